@@ -1,0 +1,51 @@
+"""Background jobs for business applications on PostgreSQL: nothing lost, nothing blindly repeated, everything visible."""
+
+from jobwell.app import App, Tasks
+from jobwell.core.context import Context, SyncContext
+from jobwell.core.errors import (
+    Conflict,
+    DeclarationError,
+    EnqueueError,
+    InvalidArguments,
+    JobwellError,
+    NotFound,
+    PayloadTooLarge,
+    SchemaMismatch,
+    SettingsError,
+    StoreError,
+    StoreUnavailable,
+    TransactionMisuse,
+)
+from jobwell.core.job import NewJob
+from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.retry import Backoff, Delays, Fixed
+from jobwell.core.task import Lock
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "Backoff",
+    "Conflict",
+    "Context",
+    "DeclarationError",
+    "Delays",
+    "EnqueueError",
+    "Fixed",
+    "InvalidArguments",
+    "JobwellError",
+    "Lock",
+    "NewJob",
+    "NotFound",
+    "PayloadTooLarge",
+    "Reject",
+    "Retry",
+    "SchemaMismatch",
+    "SettingsError",
+    "Snooze",
+    "StoreError",
+    "StoreUnavailable",
+    "SyncContext",
+    "Tasks",
+    "TransactionMisuse",
+]

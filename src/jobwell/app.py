@@ -1,0 +1,233 @@
+"""The application's side: an App with its catalog, and Tasks to declare apart from it."""
+
+import fnmatch
+import importlib
+import pkgutil
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from jobwell import settings as setting
+from jobwell.client import correlation
+from jobwell.client.task import AsyncTask, Binding, Task
+from jobwell.core.catalog import Catalog
+from jobwell.core.context import Context, SyncContext
+from jobwell.core.duration import Duration
+from jobwell.core.errors import DeclarationError
+from jobwell.core.job import NewJob
+from jobwell.core.retry import RetryRule
+from jobwell.core.task import STANDARD_QUEUES, Lock, check_queue, declare
+from jobwell.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    """What `@app.task(…)` gives: a task with the function's own parameters, without its context."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[SyncContext, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
+
+
+class Tasks:
+    """Tasks declared apart from an app, in modules that must not import it: `tasks = Tasks()`, later `app.include(tasks)`."""
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self._binding = Binding()
+
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[SyncContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
+        deadline: Duration = "24h", retry: RetryRule | None = None, owner: str | None = None, tenant: str | None = None,
+        lock: Lock | None = None, executor: str | None = None, dedup: None = None, resources: tuple[()] = (),
+    ) -> Decorator: ...
+    def task(
+        self, fn: Any = None, /, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
+        deadline: Duration = "24h", retry: RetryRule | None = None, owner: str | None = None, tenant: str | None = None,
+        lock: Lock | None = None, executor: str | None = None, dedup: Any = None, resources: Iterable[str] = (),
+    ) -> Any:
+        """Declare a task with its whole contract. An async function runs on the worker's loop, a plain one on a thread.
+
+        Args:
+            fn: the function, where the decorator stands without brackets.
+            name: how jobs name it (default: `module.function`; better chosen, since stored jobs outlive a rename).
+            queue: one of the declared queues.
+            priority: -100 to 100, higher first within its queue.
+            timeout: the time limit of one attempt. An async task is cancelled; of a plain one the attempt is recorded as
+                timed out and its thread is left behind, as Python cannot stop a thread.
+            deadline: how long after being due the job may wait and try, in all. No retry is planned past it.
+            retry: `Backoff`, `Fixed` or `Delays` (default: five attempts, 10 s growing threefold to 10 min, full jitter).
+            owner: who answers for its failures.
+            tenant: the name of the parameter that says for whom the job is; the unit of fairness.
+            lock: `Lock("parameter")`: one at a time per value.
+            executor: "async" or "thread" (default: by the kind of function).
+            dedup: not available in this release; anything but None is refused.
+            resources: not available in this release; anything but () is refused.
+
+        Raises:
+            DeclarationError: at import, with what would be right.
+        """
+        for option, given in (("dedup", dedup), ("resources", tuple(resources))):
+            if given:
+                raise DeclarationError(f"{option}={given!r}: {option} is not available in this release, and is not ignored in silence")
+
+        def decorate(function: Any) -> Any:
+            spec = declare(
+                function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
+                owner=owner, tenant=tenant, lock=lock, executor=executor,
+            )  # fmt: skip
+            self._check(spec)
+            self.catalog.add(spec)
+            return (AsyncTask if spec.executor == "async" else Task)(spec, self._binding)
+
+        return decorate if fn is None else decorate(fn)
+
+    def _check(self, spec: Any) -> None:
+        """A place for what only an app can check."""
+
+
+class App(Tasks):
+    """An application: settings, queues, catalog and client. Light to make; it connects at the first enqueue.
+
+    Args:
+        database_url: "postgresql://…", or "embedded" to try things out (default: JOBWELL_DATABASE_URL, then the file).
+        queues: names besides the standard ones (critical, notifications, default, bulk, reports).
+        discover: patterns of modules that declare tasks, such as "shop.*.tasks"; imported by `load`, which workers and the
+            command line call.
+        settings: any other setting by name, such as `schema="jobs"`; `jobwell doctor` lists them.
+
+    Raises:
+        SettingsError: a setting is wrong; the message says where it came from.
+    """
+
+    def __init__(
+        self, database_url: str | None = None, *, queues: Iterable[str] = (), discover: str | Iterable[str] = (), **settings: Any
+    ) -> None:
+        super().__init__()
+        self._given = {"database_url": database_url, **settings}
+        self.settings: Settings = setting.load(self._given)
+        self.queues = tuple(dict.fromkeys((*STANDARD_QUEUES, *queues)))
+        self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
+        self._binding.client = lambda: self.client
+        self._binding.payload_limit = lambda: self.settings.payload_limit
+
+    @cached_property
+    def database(self) -> Any:
+        """Where the store is. The driver is imported here, at the first use."""
+        from jobwell.store.database import Database
+
+        return Database(self.settings)
+
+    @cached_property
+    def client(self) -> Any:
+        """What stores jobs."""
+        from jobwell.client.client import Client
+
+        return Client(self.database)
+
+    def include(self, *groups: Tasks) -> None:
+        """Take tasks in that were declared on `Tasks()`.
+
+        Raises:
+            DeclarationError: a name is taken, or a queue is not declared.
+        """
+        for group in groups:
+            for spec in group.catalog:
+                self._check(spec)
+                self.catalog.add(spec)
+            group._binding.client = self._binding.client
+            group._binding.payload_limit = self._binding.payload_limit
+
+    def load(self) -> None:
+        """Import the modules that `discover` names, and check every signature.
+
+        Raises:
+            DeclarationError: a pattern matches no module, or a task's types cannot be stored.
+        """
+        for pattern in self.discover:
+            found = _modules(pattern)
+            if not found:
+                raise DeclarationError(f"discover={pattern!r} matches no module")
+            for name in found:
+                module = importlib.import_module(name)
+                self.include(*(value for value in vars(module).values() if isinstance(value, Tasks) and value is not self))
+        self.catalog.check()
+
+    def enqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
+        """Store many jobs in bounded memory: all or nothing.
+
+        Args:
+            jobs: `task.job(…)` for each; a generator is read as it is stored.
+            conn: the caller's psycopg connection, with an open transaction (default: the innermost `within`, or our own).
+
+        Returns:
+            The ids in input order, a sequence of 16 bytes each.
+
+        Raises:
+            EnqueueError: with the position of the job; nothing was stored.
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self.client.put_many(jobs, conn)
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
+        """As `enqueue_many`, for async code."""
+        return await self.client.aput_many(jobs, conn)
+
+    def within(self, connection: Any) -> AbstractContextManager[Any]:
+        """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.
+
+        Never commits or rolls back by itself.
+
+        Args:
+            connection: a psycopg Connection (then `enqueue`) or AsyncConnection (then `await aenqueue`) to the store's database,
+                with an open transaction or not in autocommit mode.
+
+        Raises:
+            TransactionMisuse: the promise cannot be kept on this connection.
+        """
+        return self.client.within(connection)  # type: ignore[no-any-return]
+
+    def correlate(self, **fields: str | int | float | bool | None) -> AbstractContextManager[None]:
+        """Give request_id, initiator and the like to every job enqueued inside, and to the children of those jobs."""
+        return correlation.correlate(**fields)
+
+    def close(self) -> None:
+        """Give the connections back. The app can be used again afterwards."""
+        if "client" in self.__dict__:
+            self.client.close()
+
+    async def aclose(self) -> None:
+        """As `close`, with the pool of the running loop."""
+        if "client" in self.__dict__:
+            await self.client.aclose()
+
+    def _check(self, spec: Any) -> None:
+        check_queue(spec, self.queues)
+
+
+def _modules(pattern: str) -> list[str]:
+    root = pattern.split(".", 1)[0]
+    if not any(sign in pattern for sign in "*?["):
+        return [pattern]
+    package = importlib.import_module(root)
+    names = (info.name for info in pkgutil.walk_packages(package.__path__, f"{root}."))
+    return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
+
+

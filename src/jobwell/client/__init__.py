@@ -1,0 +1,1 @@
+"""The producer's side: enqueue, sync and async, alone or within the caller's transaction."""

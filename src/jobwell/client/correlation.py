@@ -1,0 +1,47 @@
+"""What every job enqueued here carries: request_id, initiator and the like; a job's children inherit it."""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import orjson
+
+from jobwell.core.errors import EnqueueError
+from jobwell.core.text import storable
+
+# The encoded form is what is needed, once per job; it is made once per context.
+_current: ContextVar[str | None] = ContextVar("jobwell.correlation", default=None)
+LONGEST = 4096
+
+
+def current() -> str | None:
+    """The JSON that a job enqueued now would carry, or None."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def correlate(**fields: object) -> Iterator[None]:
+    """Give fields to every job enqueued inside, on top of those already given outside.
+
+    Raises:
+        EnqueueError: a value is not a short plain text or number.
+    """
+    for name, value in fields.items():
+        if not isinstance(value, str | int | float | bool | None) or (isinstance(value, str) and not storable(value)):
+            raise EnqueueError(f"correlate({name}={value!r}): give plain text or numbers that can be stored")
+    held = orjson.loads(_current.get() or "{}")
+    encoded = orjson.dumps({**held, **{name: value for name, value in fields.items() if value is not None}}).decode()
+    if len(encoded) > LONGEST:
+        raise EnqueueError(f"correlate: the fields take {len(encoded)} bytes, the limit is {LONGEST}; pass references")
+    token = _current.set(encoded)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def inherit(meta: str | None, parent: str) -> None:
+    """In the context of an attempt: what its children carry."""
+    held = orjson.loads(meta) if meta else {}
+    held["parent"] = parent
+    _current.set(orjson.dumps(held).decode())

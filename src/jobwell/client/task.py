@@ -1,0 +1,131 @@
+"""A declared task as the developer holds it: call it, or enqueue it."""
+
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
+
+from jobwell.client.handle import Handle
+from jobwell.core import job as jobs
+from jobwell.core.context import Context, SyncContext
+from jobwell.core.duration import Duration
+from jobwell.core.errors import DeclarationError
+from jobwell.core.job import NewJob, Options
+from jobwell.core.task import TaskSpec
+
+if TYPE_CHECKING:  # the driver takes longer to import than everything else: it waits for the first enqueue
+    from jobwell.client.client import Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Binding:
+    """What a task needs of its app; filled when the task is declared on an app or included into one."""
+
+    __slots__ = ("client", "payload_limit")
+
+    def __init__(self) -> None:
+        self.client: Callable[[], "Client"] | None = None
+        self.payload_limit: Callable[[], int] = lambda: 0
+
+
+class Task(Generic[P, R]):
+    """A function with its contract.
+
+    `task(…)` calls the function (for an async one: `await task(…)`) with a context of its own and without any queue.
+    `task.enqueue(…)` and `await task.aenqueue(…)` store a job. The arguments are those of the function, without its context.
+    """
+
+    def __init__(self, spec: TaskSpec, binding: Binding, options: Options = jobs.PLAIN, conn: Any | None = None) -> None:
+        self.spec = spec
+        self.fn = spec.fn
+        self._binding = binding
+        self._options = options
+        self._conn = conn
+
+    @property
+    def name(self) -> str:
+        """The task's name, as it stands on its jobs."""
+        return self.spec.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
+        return cast("R", self._call(args, kwargs))
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.spec.signature.context:
+            return self.fn(*args, **kwargs)
+        kind = Context if self.spec.executor == "async" else SyncContext
+        return self.fn(kind.local(self.name), *args, **kwargs)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A checked and encoded job for `enqueue_many`; nothing is stored.
+
+        Raises:
+            InvalidArguments: the arguments do not fit or cannot be stored; the message names the path.
+            PayloadTooLarge: the encoded arguments are above `payload_limit`.
+        """
+        return jobs.make(self.spec, args, kwargs, self._options, self._bound().payload_limit())
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a job.
+
+        Inside `app.within(conn)` or with `using(conn=…)` it commits or vanishes with the caller's transaction; otherwise it
+        is committed when this returns.
+
+        Returns:
+            The job's handle.
+
+        Raises:
+            InvalidArguments, PayloadTooLarge: nothing was stored.
+            TransactionMisuse: the caller's connection cannot give the promise.
+            StoreUnavailable: the database cannot be reached. Where the answer to the commit was lost the job may be there.
+        """
+        return self._client().put(self.job(*args, **kwargs), self._conn)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, for async code."""
+        return await self._client().aput(self.job(*args, **kwargs), self._conn)
+
+    def using(
+        self, *, run_after: Duration | datetime | None = None, priority: int | None = None, tenant: str | None = None,
+        deadline: Duration | None = None, conn: Any | None = None,
+    ) -> Self:
+        """The same task with other options for what is enqueued through the result.
+
+        Args:
+            run_after: not before: a duration from now ("10m", 600, timedelta) or an aware datetime.
+            priority: -100 to 100, higher first (default: the task's).
+            tenant: for whom (default: the parameter that the task names).
+            deadline: how long after being due it may wait and try, in all (default: the task's).
+            conn: the caller's psycopg connection, with an open transaction.
+        """
+        before = self._options
+        options = Options(
+            run_after=run_after if run_after is not None else before.run_after,
+            priority=priority if priority is not None else before.priority,
+            tenant=tenant if tenant is not None else before.tenant,
+            deadline=deadline if deadline is not None else before.deadline,
+        )
+        return type(self)(self.spec, self._binding, options, conn if conn is not None else self._conn)
+
+    def _bound(self) -> Binding:
+        if self._binding.client is None:
+            raise DeclarationError(f"task {self.name} belongs to no app yet; call app.include(tasks) where the app is made")
+        return self._binding
+
+    def _client(self) -> "Client":
+        client = self._bound().client
+        assert client is not None
+        return client()
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+class AsyncTask(Task[P, R]):
+    """A task made from an async function: `await task(…)` calls it."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        """Call the function here and now."""
+        return cast("Coroutine[Any, Any, R]", self._call(args, kwargs))

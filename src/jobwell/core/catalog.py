@@ -1,0 +1,58 @@
+"""The catalog: all declared tasks of an application, by name."""
+
+import difflib
+from collections.abc import Iterator
+
+from jobwell.core.errors import DeclarationError, NotFound
+from jobwell.core.task import TaskSpec
+
+
+class Catalog:
+    """Tasks by name. A name is given once; the registry decides what can run, never a stored path."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, TaskSpec] = {}
+
+    def add(self, spec: TaskSpec) -> None:
+        """Add a task.
+
+        Raises:
+            DeclarationError: the name is taken by another function.
+        """
+        there = self._specs.get(spec.name)
+        if there is not None and there.fn is not spec.fn:
+            raise DeclarationError(
+                f"two tasks have the name {spec.name!r} ({there.fn.__module__}.{there.fn.__qualname__} and"
+                f" {spec.fn.__module__}.{spec.fn.__qualname__}); give one of them another name="
+            )
+        self._specs[spec.name] = spec
+
+    def get(self, name: str) -> TaskSpec | None:
+        """The task of that name, or None."""
+        return self._specs.get(name)
+
+    def __getitem__(self, name: str) -> TaskSpec:
+        spec = self._specs.get(name)
+        if spec is None:
+            near = difflib.get_close_matches(name, list(self._specs), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotFound(f"no task is called {name!r}{hint}")
+        return spec
+
+    def __iter__(self) -> Iterator[TaskSpec]:
+        return iter(sorted(self._specs.values(), key=lambda spec: spec.name))
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._specs
+
+    def check(self) -> None:
+        """Resolve and build every signature.
+
+        Raises:
+            DeclarationError: of the first task that does not fit.
+        """
+        for spec in self:
+            spec.signature.check()

@@ -1,0 +1,35 @@
+"""What kind of error it is: temporary, logical, or unknown. Data, matched by dotted name without importing anything.
+
+This is the part of the table that the standard library needs; rules for other libraries are rows of the same form.
+"""
+
+from typing import Final, Literal
+
+Kind = Literal["temporary", "logical", "throttled", "unknown"]
+
+TABLE: Final[dict[str, Kind]] = {
+    # Named classes match themselves and their subclasses; the nearest in the MRO wins.
+    "builtins.TimeoutError": "temporary",
+    "builtins.ConnectionError": "temporary",
+    "builtins.BlockingIOError": "temporary",
+    "builtins.InterruptedError": "temporary",
+    "socket.gaierror": "temporary",
+    "http.client.RemoteDisconnected": "temporary",
+    "smtplib.SMTPServerDisconnected": "temporary",
+    "smtplib.SMTPConnectError": "temporary",
+    "builtins.FileNotFoundError": "logical",
+    "builtins.PermissionError": "logical",
+    "builtins.NotADirectoryError": "logical",
+    "builtins.IsADirectoryError": "logical",
+    "builtins.UnicodeError": "logical",
+    "builtins.NotImplementedError": "logical",
+}
+
+
+def classify(error: BaseException) -> Kind:
+    """The kind of an error, by the nearest class in its ancestry that the table names; "unknown" where none is."""
+    for ancestor in type(error).__mro__:
+        kind = TABLE.get(f"{ancestor.__module__}.{ancestor.__qualname__}")
+        if kind:
+            return kind
+    return "unknown"

@@ -1,0 +1,78 @@
+"""What a running attempt may ask and say. The worker makes it; called directly, a task gets a local one."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from jobwell.core.ids import new_id
+
+
+class _Attempt:
+    """What both contexts share."""
+
+    __slots__ = ("_cancelled", "_deadline_in", "_logger", "_monotonic", "_began", "attempt", "id", "queue", "task", "tenant")
+
+    def __init__(
+        self, *, id: UUID, task: str, queue: str, tenant: str, attempt: int, deadline_in: float | None,  # noqa: A002
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.id = id
+        self.task = task
+        self.queue = queue
+        self.tenant = tenant
+        self.attempt = attempt
+        self._deadline_in = deadline_in
+        self._monotonic = monotonic
+        self._began = monotonic()
+        self._cancelled = False
+        self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+
+    @classmethod
+    def local(cls, task: str) -> "Any":
+        """A context for a plain call, outside any worker: attempt 1, no deadline."""
+        return cls(id=new_id(), task=task, queue="", tenant="", attempt=1, deadline_in=None, monotonic=float)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Give it to outside calls: the same in every attempt of this job, and in a retry from the quarantine."""
+        return str(self.id)
+
+    def remaining(self) -> float | None:
+        """Seconds until the job's deadline, never below 0; None where it has none."""
+        if self._deadline_in is None:
+            return None
+        return max(0.0, self._deadline_in - (self._monotonic() - self._began))
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the attempt has been told to stop: its time limit, a shutdown, a lost lease.
+
+        Async tasks are cancelled besides; a plain function cannot be, and should look here in its loops.
+        """
+        return self._cancelled
+
+    @property
+    def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A standard logger that carries job, task, attempt and tenant."""
+        if self._logger is None:
+            fields = {"job": str(self.id), "task": self.task, "attempt": self.attempt, "queue": self.queue, "tenant": self.tenant}
+            self._logger = logging.LoggerAdapter(logging.getLogger(f"jobwell.task.{self.task}"), fields)
+        return self._logger
+
+    def _stop(self) -> None:
+        self._cancelled = True
+
+
+class Context(_Attempt):
+    """The context of an async task: the first parameter annotated `Context` receives it."""
+
+    __slots__ = ()
+
+
+class SyncContext(_Attempt):
+    """The context of a plain task: the first parameter annotated `SyncContext` receives it."""
+
+    __slots__ = ()
+
+

@@ -1,0 +1,248 @@
+"""Arguments and results as JSON, with tags for the types that JSON does not have. Never pickle.
+
+| Python | stored |
+|---|---|
+| str, bool, None, int up to 2^53, finite float, list, dict with text keys | as they are |
+| larger int, nan and infinities | {"$int": "…"}, {"$float": "nan"} |
+| datetime, date, time, timedelta | {"$datetime": "…"} (+ "zone", "fold"), {"$date"}, {"$time"}, {"$timedelta": seconds as text} |
+| Decimal, UUID, bytes | {"$decimal"}, {"$uuid"}, {"$bytes": base64} |
+| tuple, set, frozenset | {"$tuple": […]}, {"$set"}, {"$frozenset"} |
+| dict with other keys, or with keys that begin with "$" | {"$dict": [[key, value], …]} |
+| Enum, dataclass, pydantic model of the signature | {"$enum": [name, member]}, {"$data": [name, fields]} |
+
+Classes are looked up among those that the task's own signature names; nothing is ever imported from stored data.
+"""
+
+import base64
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from jobwell.core.errors import InvalidArguments
+from jobwell.core.text import storable
+
+Known = Mapping[str, type]
+EXACT = 2**53  # beyond it JavaScript and jsonb readers lose digits
+DEEPEST = 64
+
+
+def class_name(cls: type) -> str:
+    """How a class of a signature is named in a payload."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def encode(value: Any, known: Known, path: str = "") -> bytes:
+    """Encode to JSON.
+
+    Raises:
+        InvalidArguments: something cannot be stored; the message names the path.
+    """
+    return orjson.dumps(_plain(value, known, path, 0))
+
+
+def encode_fields(fields: Mapping[str, Any], known: Known) -> bytes:
+    """Encode named arguments; paths in errors begin with the argument's name."""
+    plain = {}
+    for name, value in fields.items():
+        kind = type(value)
+        if kind is int and -EXACT <= value <= EXACT:
+            plain[name] = value
+        elif kind is str and value.isascii() and "\x00" not in value:
+            plain[name] = value
+        else:
+            plain[name] = _plain(value, known, name, 0)
+    return orjson.dumps(plain)
+
+
+def decode(stored: str | bytes, known: Known) -> Any:
+    """Decode what `encode` made.
+
+    Raises:
+        InvalidArguments: a tag or a class in it is not known to the task.
+    """
+    value = orjson.loads(stored)
+    mark = '"$' if isinstance(stored, str) else b'"$'
+    return _rich(value, known) if mark in stored else value  # type: ignore[operator]
+
+
+def _refuse(path: str, what: str) -> InvalidArguments:
+    return InvalidArguments(f"{path or 'the value'}: {what}", path)
+
+
+def _plain(value: Any, known: Known, path: str, depth: int) -> Any:
+    kind = type(value)
+    if kind is str:
+        if not storable(value):
+            raise _refuse(path, "the text holds a NUL character or a lone surrogate, which cannot be stored; clean it first")
+        return value
+    if kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if -EXACT <= value <= EXACT else {"$int": str(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": str(value)}
+    if depth >= DEEPEST:
+        raise _refuse(path, f"nested deeper than {DEEPEST} levels (or holding itself); pass a flatter value")
+    encoder = _ENCODERS.get(kind)
+    if encoder:
+        return encoder(value, known, path, depth + 1)
+    if isinstance(value, Enum):
+        _must_know(kind, known, path)
+        return {"$enum": [class_name(kind), value.name]}
+    if dataclasses.is_dataclass(kind):
+        _must_know(kind, known, path)
+        held = {f.name: getattr(value, f.name) for f in dataclasses.fields(kind)}
+        return {"$data": [class_name(kind), _members(held, known, path, depth)]}
+    if hasattr(kind, "model_fields"):
+        _must_know(kind, known, path)
+        held = {name: getattr(value, name) for name in kind.model_fields}
+        return {"$data": [class_name(kind), _members(held, known, path, depth)]}
+    raise _refuse(path, f"a {class_name(kind)} cannot be stored; pass an id, or plain values")
+
+
+def _must_know(kind: type, known: Known, path: str) -> None:
+    if known.get(class_name(kind)) is not kind:
+        raise _refuse(path, f"a {class_name(kind)} can be stored only where the task's signature names that class")
+
+
+def _members(held: Mapping[str, Any], known: Known, path: str, depth: int) -> dict[str, Any]:
+    return {name: _plain(item, known, f"{path}.{name}", depth + 1) for name, item in held.items()}
+
+
+def _sequence(value: Any, known: Known, path: str, depth: int) -> list[Any]:
+    return [_plain(item, known, f"{path}[{at}]", depth) for at, item in enumerate(value)]
+
+
+def _mapping(value: dict[Any, Any], known: Known, path: str, depth: int) -> dict[str, Any]:
+    if all(type(key) is str and not key.startswith("$") for key in value):
+        plain = {}
+        for key, item in value.items():
+            if not storable(key):
+                raise _refuse(f"{path}.{key!r}", "the key holds a NUL character or a lone surrogate")
+            plain[key] = _plain(item, known, f"{path}.{key}", depth)
+        return plain
+    return {
+        "$dict": [
+            [_plain(key, known, f"{path} key {key!r}", depth), _plain(item, known, f"{path}[{key!r}]", depth)]
+            for key, item in value.items()
+        ]
+    }
+
+
+def _datetime(value: datetime, _known: Known, path: str, _depth: int) -> dict[str, Any]:
+    tag: dict[str, Any] = {"$datetime": value.isoformat()}
+    if isinstance(value.tzinfo, ZoneInfo):
+        if value.tzinfo.key is None:
+            raise _refuse(path, "its time zone has no name; use ZoneInfo('Area/City')")
+        tag["zone"] = value.tzinfo.key
+    if value.fold:
+        tag["fold"] = 1
+    return tag
+
+
+def _time(value: time, _known: Known, path: str, _depth: int) -> dict[str, Any]:
+    if isinstance(value.tzinfo, ZoneInfo):
+        raise _refuse(path, "a time of day with a named zone is ambiguous; pass a datetime, or the zone's name beside it")
+    return {"$time": value.isoformat()} | ({"fold": 1} if value.fold else {})
+
+
+def _timedelta(value: timedelta, _known: Known, _path: str, _depth: int) -> dict[str, Any]:
+    return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+
+
+def _ordered(value: Any) -> list[Any]:
+    return sorted(value, key=lambda item: (type(item).__name__, repr(item)))  # the same set gives the same bytes
+
+
+_ENCODERS: dict[type, Callable[[Any, Known, str, int], Any]] = {
+    list: _sequence,
+    dict: _mapping,
+    tuple: lambda v, known, path, depth: {"$tuple": _sequence(v, known, path, depth)},
+    set: lambda v, known, path, depth: {"$set": _sequence(_ordered(v), known, path, depth)},
+    frozenset: lambda v, known, path, depth: {"$frozenset": _sequence(_ordered(v), known, path, depth)},
+    datetime: _datetime,
+    date: lambda v, *_: {"$date": v.isoformat()},
+    time: _time,
+    timedelta: _timedelta,
+    Decimal: lambda v, *_: {"$decimal": str(v)},
+    UUID: lambda v, *_: {"$uuid": str(v)},
+    bytes: lambda v, *_: {"$bytes": base64.b64encode(v).decode()},
+}
+
+
+def _rich(value: Any, known: Known) -> Any:
+    if isinstance(value, list):
+        return [_rich(item, known) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tag = next(iter(value), "")
+    if not tag.startswith("$"):
+        return {key: _rich(item, known) for key, item in value.items()}
+    decoder = _DECODERS.get(tag)
+    if decoder is None:
+        raise InvalidArguments(f"the payload has an unknown tag {tag!r}; a newer release may have written it")
+    return decoder(value, known)
+
+
+def _read_datetime(tagged: dict[str, Any], _known: Known) -> datetime:
+    found = datetime.fromisoformat(tagged["$datetime"])
+    if "zone" in tagged:
+        found = found.replace(tzinfo=ZoneInfo(tagged["zone"]))
+    return found.replace(fold=tagged.get("fold", 0))
+
+
+def _lookup(name: str, known: Known) -> type:
+    if name not in known:
+        raise InvalidArguments(f"the payload holds a {name}, which the task's signature does not name (any more)")
+    return known[name]
+
+
+def _read_enum(tagged: dict[str, Any], known: Known) -> Any:
+    name, member = tagged["$enum"]
+    cls = _lookup(name, known)
+    if member not in cls.__members__:  # type: ignore[attr-defined]
+        raise InvalidArguments(f"{name} has no member {member!r} (any more)")
+    return cls[member]  # type: ignore[index]
+
+
+def _read_data(tagged: dict[str, Any], known: Known) -> Any:
+    name, fields = tagged["$data"]
+    cls = _lookup(name, known)
+    held = {key: _rich(item, known) for key, item in fields.items()}
+    if hasattr(cls, "model_validate"):
+        return cls.model_validate(held, by_name=True)
+    try:
+        init = {f.name: held.pop(f.name) for f in dataclasses.fields(cls) if f.init and f.name in held}  # type: ignore[arg-type]
+        made = cls(**init)
+        for key, item in held.items():
+            object.__setattr__(made, key, item)  # fields with init=False
+    except (TypeError, ValueError) as error:
+        raise InvalidArguments(f"the payload's {name} does not fit the class (any more): {error}") from error
+    return made
+
+
+_DECODERS: dict[str, Callable[[dict[str, Any], Known], Any]] = {
+    "$int": lambda t, _: int(t["$int"]),
+    "$float": lambda t, _: float(t["$float"]),
+    "$datetime": _read_datetime,
+    "$date": lambda t, _: date.fromisoformat(t["$date"]),
+    "$time": lambda t, _: time.fromisoformat(t["$time"]).replace(fold=t.get("fold", 0)),
+    "$timedelta": lambda t, _: timedelta(*t["$timedelta"]),
+    "$decimal": lambda t, _: Decimal(t["$decimal"]),
+    "$uuid": lambda t, _: UUID(t["$uuid"]),
+    "$bytes": lambda t, _: base64.b64decode(t["$bytes"]),
+    "$tuple": lambda t, known: tuple(_rich(item, known) for item in t["$tuple"]),
+    "$set": lambda t, known: {_rich(item, known) for item in t["$set"]},
+    "$frozenset": lambda t, known: frozenset(_rich(item, known) for item in t["$frozenset"]),
+    "$dict": lambda t, known: {_rich(key, known): _rich(item, known) for key, item in t["$dict"]},
+    "$enum": _read_enum,
+    "$data": _read_data,
+}

@@ -1,0 +1,144 @@
+"""A job that is to be enqueued: everything the store needs, checked and encoded."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from jobwell.core.duration import Duration, seconds, text
+from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, PayloadTooLarge
+from jobwell.core.ids import new_id
+from jobwell.core.task import TaskSpec, rank_of
+from jobwell.core.text import storable
+
+LONGEST_TENANT = 200
+FARTHEST = timedelta(days=3660)
+LAST_YEAR = 2199
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one enqueue may say differently from the declaration."""
+
+    run_after: Duration | datetime | None = None
+    priority: int | None = None
+    tenant: str | None = None
+    deadline: Duration | None = None
+
+
+PLAIN = Options()
+
+
+@dataclass(slots=True)
+class NewJob:
+    """A checked and encoded job that is not stored yet: what `task.job(…)` returns and `enqueue_many` takes.
+
+    Attributes:
+        id: already made, so a caller may keep it before the insert.
+        delay: seconds from now until it is due, on the database clock; None where `run_at` is given.
+        run_at: the moment it is due.
+    """
+
+    id: UUID
+    task: str
+    queue: str
+    rank: int
+    gate: int
+    tenant: str
+    lock_key: str
+    args: str
+    size: int
+    delay: float | None
+    run_at: datetime | None
+    deadline: float
+
+
+def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, payload_limit: int) -> NewJob:
+    """Validate and encode one job.
+
+    Raises:
+        InvalidArguments: the arguments do not fit, or cannot be stored.
+        PayloadTooLarge: above `payload_limit` bytes.
+        EnqueueError: an option is wrong.
+    """
+    named = spec.signature.bind(args, kwargs)
+    encoded = spec.signature.encode(named)
+    size = len(encoded)
+    if size > payload_limit:
+        raise PayloadTooLarge(
+            f"{spec.name}: the arguments take {size:,} bytes, the limit is {payload_limit:,}; nothing was enqueued."
+            " Store the data where it belongs and pass its id, path or URL"
+        )
+    delay, run_at, rank, deadline = 0.0, None, 100 - spec.priority, spec.deadline
+    tenant = _tenant(spec, named, options) if spec.tenant or options.tenant is not None else ""
+    if options is not PLAIN:
+        try:
+            delay, run_at = moment(options.run_after)
+            if options.priority is not None:
+                rank = rank_of(options.priority)
+            if options.deadline is not None:
+                deadline = seconds(options.deadline, "deadline")
+        except DeclarationError as error:
+            raise EnqueueError(f"{spec.name}: {error.message}; nothing was enqueued") from None
+    return NewJob(
+        new_id(), spec.name, spec.queue, rank, spec.gate, tenant, lock_key(spec, named) if spec.lock else "",
+        encoded.decode(), size, delay, run_at, deadline,
+    )  # fmt: skip
+
+
+def moment(value: Duration | datetime | None) -> tuple[float, datetime | None]:
+    """Read `run_after`: a duration becomes a delay, a datetime (or ISO text with an offset) a moment.
+
+    Raises:
+        DeclarationError: it cannot be read, it has no zone, or it is absurdly far away.
+    """
+    if value is None:
+        return 0.0, None
+    if isinstance(value, str) and value[:4].isdigit() and "-" in value:
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise DeclarationError(f"run_after={value!r} is neither a duration like '10m' nor an ISO date and time") from None
+    if isinstance(value, datetime):
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise DeclarationError(
+                f"run_after={value.isoformat()!r} has no time zone, so it names a different moment on every host;"
+                " give an aware datetime (datetime.now(UTC), or with ZoneInfo('Asia/Almaty')), or a duration"
+            )
+        if value.year > LAST_YEAR:
+            raise DeclarationError(f"run_after={value.isoformat()!r} is too far away: the last year is {LAST_YEAR}")
+        return 0.0, value.astimezone(UTC)
+    delay = seconds(value, "run_after")
+    if delay > FARTHEST.total_seconds():
+        raise DeclarationError(f"run_after={text(delay)!r} is more than ten years away")
+    return delay, None
+
+
+def lock_key(spec: TaskSpec, named: Mapping[str, Any]) -> str:
+    """The key of `Lock`: the task and a hash of the values in canonical form; readable where the values are short."""
+    if spec.lock is None:
+        return ""
+    values = {name: spec.signature.value_of(named, name) for name in sorted(spec.lock.by)}
+    encoded = orjson.dumps(orjson.loads(spec.signature.encode(values)), option=orjson.OPT_SORT_KEYS)
+    if len(encoded) <= 64:
+        return f"{spec.name}:{encoded.decode()}"
+    return f"{spec.name}:{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
+
+
+def _tenant(spec: TaskSpec, named: Mapping[str, Any], options: Options) -> str:
+    value = options.tenant
+    if value is None and spec.tenant:
+        value = spec.signature.value_of(named, spec.tenant)
+    if value is None:
+        return ""
+    tenant = value if isinstance(value, str) else str(value)
+    where = spec.tenant or "tenant"
+    if len(tenant) > LONGEST_TENANT:
+        raise InvalidArguments(f"{spec.name}: {where}: a tenant's name has at most {LONGEST_TENANT} characters", where)
+    if not storable(tenant) or "\U0010ffff" in tenant:
+        raise InvalidArguments(f"{spec.name}: {where}: the tenant's name holds a character that cannot be stored", where)
+    return tenant

@@ -1,0 +1,133 @@
+"""How an attempt ends: what task code raises, and the values that they become inside."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from jobwell.core.duration import Duration, seconds
+from jobwell.core.errors import DeclarationError
+from jobwell.core.states import Reason
+
+Moment = Duration | datetime
+
+
+def after_seconds(value: Moment, now: datetime, name: str) -> float:
+    """Seconds from `now` until `value`: a duration, seconds as text ("120"), an aware datetime, or an HTTP date. Never negative.
+
+    Raises:
+        DeclarationError: it cannot be read, or the datetime has no zone.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+        if value.isdigit():
+            value = int(value)
+        elif value[:3] in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"):
+            try:
+                value = parsedate_to_datetime(value)
+            except ValueError:
+                raise DeclarationError(f"{name}={value!r} is not an HTTP date") from None
+            if value.tzinfo is None:
+                value = value.replace(tzinfo=UTC)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise DeclarationError(f"{name}={value!r} has no time zone; give an aware datetime, such as datetime.now(UTC)")
+        return max(0.0, (value - now).total_seconds())
+    return seconds(value, name)
+
+
+class Reject(Exception):  # noqa: N818  it is an order, not an error of ours
+    """Stop at once: a logical error that no retry can mend. The job goes to the quarantine as `rejected`.
+
+    Args:
+        code: a short stable name that programs and people can filter by.
+        message: a sentence for the person who will look at it.
+    """
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message or code
+
+
+class Retry(Exception):  # noqa: N818
+    """Ask for another attempt. It counts as a failure, so it is bounded by the attempts and the deadline.
+
+    Args:
+        message: why, for the person who looks at the job.
+        after: not earlier than this: a duration ("2m", 120), an aware datetime, or the text of a
+            `Retry-After` header (seconds or HTTP date). Without it the task's retry rule decides.
+    """
+
+    def __init__(self, message: str = "", *, after: Moment | None = None) -> None:
+        super().__init__(message or "the task asked for another attempt")
+        self.after = after
+
+
+class Snooze(Exception):  # noqa: N818
+    """Not yet: look again later. Costs no attempt; bounded by the job's deadline.
+
+    Args:
+        until: a duration from now, or an aware datetime.
+        message: why.
+    """
+
+    def __init__(self, until: Moment, message: str = "") -> None:
+        super().__init__(message or "snoozed")
+        self.until = until
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong, as texts: cleaned, cut, and never rebuilt as an exception."""
+
+    error_type: str
+    message: str
+    traceback: str = ""
+    place: str = ""
+    kind: str = "unknown"  # temporary, logical, throttled, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """Done. `result` is encoded JSON or None; `note` says why a result is missing."""
+
+    result: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Over: to the quarantine."""
+
+    reason: Reason
+    failure: Failure
+    code: str | None = None
+    counts: bool = True  # as a failure of the task
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Another attempt after `delay` seconds."""
+
+    delay: float
+    failure: Failure
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """Later, uncounted."""
+
+    delay: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Handed back as ready, uncounted: shutdown, or an attempt that never began."""
+
+    cause: str
+    delay: float = 0.0
+
+
+Outcome = Succeeded | Failed | Retrying | Snoozed | Released

@@ -1,0 +1,169 @@
+"""A task's signature as a contract: which parameters, which types, which classes may stand in a payload."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cached_property
+from typing import Any, NotRequired, Required
+
+from jobwell.core.envelope import Known, class_name, decode, encode, encode_fields
+from jobwell.core.errors import DeclarationError, InvalidArguments
+
+CONTEXTS = ("Context", "SyncContext")
+
+
+class Signature:
+    """The parameters of one function, without its context.
+
+    Types are resolved at the first use and not at declaration: so a module may name classes that stand below it,
+    and importing an application does not build a hundred validators. `jobwell worker` and `doctor` check them all.
+
+    Args:
+        fn: the function as written.
+        name: the task's name, for errors.
+
+    Raises:
+        DeclarationError: a parameter is positional-only, `*args` or `**kwargs`.
+    """
+
+    def __init__(self, fn: Callable[..., Any], name: str) -> None:
+        self.fn = fn
+        self.name = name
+        parameters = list(inspect.signature(fn).parameters.values())
+        self.context = bool(parameters) and _is_context(parameters[0].annotation)
+        if self.context:
+            parameters = parameters[1:]
+        for parameter in parameters:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise DeclarationError(
+                    f"task {name}: parameter {parameter.name!r} must be a plain named one; a payload is stored by name,"
+                    " so *args, **kwargs and positional-only parameters cannot be part of a task"
+                )
+        self.parameters = {parameter.name: parameter for parameter in parameters}
+        self._positions = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self._required = frozenset(p.name for p in parameters if p.default is p.empty)
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """The resolved annotations; Any where there is none."""
+        try:
+            found = typing.get_type_hints(self.fn, include_extras=True)
+        except (NameError, TypeError) as error:
+            raise DeclarationError(f"task {self.name}: its annotations cannot be resolved: {error}") from error
+        return {name: found.get(name, Any) for name in (*self.parameters, "return")}
+
+    @cached_property
+    def known(self) -> Known:
+        """The enums, dataclasses and models that the signature names, by the name they have in payloads."""
+        found: dict[str, type] = {}
+        for hint in self.hints.values():
+            _collect(hint, found)
+        return found
+
+    @cached_property
+    def _validator(self) -> Any:
+        from pydantic import ConfigDict, TypeAdapter
+        from pydantic.errors import PydanticUserError
+        from typing_extensions import TypedDict  # typing.TypedDict does not do for pydantic below Python 3.12
+
+        fields = {
+            name: Required[hint] if name in self._required else NotRequired[hint]
+            for name, hint in self.hints.items()
+            if name != "return"
+        }
+        shape = TypedDict("Arguments", fields)  # type: ignore[operator]
+        shape.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+        try:
+            return TypeAdapter(shape).validator
+        except PydanticUserError as error:
+            raise DeclarationError(
+                f"task {self.name}: a parameter has a type that cannot be stored; pass an id or plain values instead."
+                f" ({str(error).splitlines()[0]})"
+            ) from error
+
+    def check(self) -> None:
+        """Resolve and build everything now.
+
+        Raises:
+            DeclarationError: an annotation cannot be resolved or cannot be stored.
+        """
+        _ = self._validator, self.known
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Name the arguments and validate them.
+
+        Raises:
+            InvalidArguments: too many, missing, unknown or of the wrong type; the message names the path.
+        """
+        if args:
+            if len(args) > len(self._positions):
+                raise InvalidArguments(f"{self.name}: takes {len(self._positions)} positional arguments, {len(args)} given")
+            named = dict(zip(self._positions, args, strict=False))
+            for name in named:
+                if name in kwargs:
+                    raise InvalidArguments(f"{self.name}: {name} is given twice", name)
+            kwargs = named | kwargs
+        return self.validate(kwargs)
+
+    def validate(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate named arguments; values come back converted to the declared types."""
+        from pydantic import ValidationError
+
+        try:
+            return self._validator.validate_python(named)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            raise _invalid(self.name, error) from None
+
+    def encode(self, named: Mapping[str, Any]) -> bytes:
+        """Encode validated arguments."""
+        return encode_fields(named, self.known)
+
+    def decode(self, stored: str) -> dict[str, Any]:
+        """Decode and validate a stored payload, as the worker does."""
+        return self.validate(decode(stored, self.known))
+
+    def encode_result(self, value: Any) -> bytes:
+        """Encode what the function returned."""
+        return encode(value, self.known, "result")
+
+    def decode_result(self, stored: str) -> Any:
+        """Decode a stored result."""
+        return decode(stored, self.known)
+
+    def value_of(self, named: Mapping[str, Any], parameter: str) -> Any:
+        """The value of one parameter, its default included."""
+        return named[parameter] if parameter in named else self.parameters[parameter].default
+
+
+def _is_context(annotation: Any) -> bool:
+    if isinstance(annotation, str):  # from __future__ import annotations
+        return annotation.rsplit(".", 1)[-1].split("[")[0] in CONTEXTS
+    return getattr(annotation, "__name__", "") in CONTEXTS and annotation.__module__.startswith("jobwell.")
+
+
+def _collect(hint: Any, found: dict[str, type]) -> None:
+    for part in typing.get_args(hint):
+        _collect(part, found)
+    if not isinstance(hint, type) or class_name(hint) in found:
+        return
+    if issubclass(hint, Enum):
+        found[class_name(hint)] = hint
+    elif dataclasses.is_dataclass(hint) or hasattr(hint, "model_fields"):
+        found[class_name(hint)] = hint
+        for field_hint in typing.get_type_hints(hint).values():
+            _collect(field_hint, found)
+    elif typing.is_typeddict(hint):
+        for field_hint in typing.get_type_hints(hint).values():
+            _collect(field_hint, found)
+
+
+def _invalid(task: str, error: Any) -> InvalidArguments:
+    first = error.errors(include_url=False)[0]
+    path = ""
+    for part in first["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else (f".{part}" if path else str(part))
+    said = {"missing": "is required", "extra_forbidden": "is not a parameter of the task"}.get(first["type"], first["msg"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return InvalidArguments(f"{task}: {path}: {said}{more}; nothing was enqueued", path)

@@ -1,0 +1,150 @@
+"""A task: a function with its whole contract."""
+
+import difflib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from jobwell.core import retry as retry_rules
+from jobwell.core.duration import Duration, seconds
+from jobwell.core.errors import DeclarationError
+from jobwell.core.ids import gate_of
+from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
+from jobwell.core.signature import Signature
+
+STANDARD_QUEUES: Final = ("critical", "notifications", "default", "bulk", "reports")
+Executor = Literal["async", "thread"]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
+HIGHEST, LOWEST = 100, -100
+
+
+@dataclass(frozen=True, init=False)
+class Lock:
+    """One at a time: of all jobs of the task with the same values of these parameters, one runs and the others wait as ready.
+
+    Args:
+        by: names of parameters.
+
+    Guarantee: a unique index holds it, fleet-wide; a job that waits uses no slot and no attempt. Order between the
+    waiting ones is oldest first. If the holder's worker dies, the key is free when its job is rescued.
+    """
+
+    by: tuple[str, ...]
+
+    def __init__(self, *by: str) -> None:
+        if not by:
+            raise DeclarationError("Lock() needs the name of at least one parameter, such as Lock('employee_id')")
+        object.__setattr__(self, "by", by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """The contract as checked values. `rank` and `gate` are what the store works with."""
+
+    name: str
+    fn: Callable[..., Any]
+    signature: Signature
+    queue: str
+    priority: int
+    timeout: float
+    deadline: float
+    retry: RetryRule
+    owner: str | None
+    tenant: str | None
+    lock: Lock | None
+    executor: Executor
+    gate: int
+
+
+def rank_of(priority: int, who: str = "") -> int:
+    """Priority -100…100 (higher first) as a rank 0…200 (lower first).
+
+    Raises:
+        DeclarationError: not a whole number in the range.
+    """
+    if isinstance(priority, bool) or not isinstance(priority, int) or not LOWEST <= priority <= HIGHEST:
+        raise DeclarationError(f"{who}priority={priority!r} must be a whole number from {LOWEST} to {HIGHEST}; higher goes first")
+    return HIGHEST - priority
+
+
+def declare(
+    fn: Callable[..., Any], *, name: str | None, queue: str, priority: int, timeout: Duration, deadline: Duration,
+    retry: RetryRule | None, owner: str | None, tenant: str | None, lock: Lock | None, executor: str | None,
+) -> TaskSpec:
+    """Check a declaration.
+
+    Raises:
+        DeclarationError: the sentence names the task, the option, and what would be right.
+    """
+    if not callable(fn) or isinstance(fn, type):
+        raise DeclarationError(f"{fn!r} is not a function; a task is made from a plain or async function")
+    name = name or f"{module_name(fn)}.{fn.__qualname__}".replace(".<locals>", "")
+    if not _NAME.fullmatch(name):
+        raise DeclarationError(f"task name {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
+    who = f"task {name}: "
+    signature = Signature(fn, name)
+    for option, names in (("tenant", (tenant,) if tenant else ()), ("lock", lock.by if lock else ())):
+        for parameter in names:
+            if parameter not in signature.parameters:
+                raise DeclarationError(
+                    f"{who}{option}={parameter!r} is not a parameter of the function{_suggest(parameter, signature.parameters)}"
+                )
+    limit = seconds(timeout, f"{who}timeout")
+    if limit <= 0:
+        raise DeclarationError(f"{who}timeout={timeout!r} must be above zero; every attempt has a time limit")
+    if not isinstance(retry, Backoff | Fixed | Delays | None):
+        raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
+    rank_of(priority, who)
+    return TaskSpec(
+        name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=limit,
+        deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant,
+        lock=lock, executor=_executor(fn, executor, who), gate=gate_of(name),
+    )
+
+
+def check_queue(spec: TaskSpec, queues: Iterable[str]) -> None:
+    """Refuse a queue that is not declared: a typo would be a queue that no worker serves.
+
+    Raises:
+        DeclarationError: with the nearest declared name.
+    """
+    queues = tuple(queues)
+    if spec.queue not in queues:
+        raise DeclarationError(
+            f"task {spec.name}: queue {spec.queue!r} is not declared{_suggest(spec.queue, queues)};"
+            f" declared are {', '.join(queues)}; add it by App(queues=(…, {spec.queue!r}))"
+        )
+
+
+def module_name(fn: Callable[..., Any]) -> str:
+    """The module a worker would import the function from; `python shop/tasks.py` makes it `__main__` otherwise."""
+    module = fn.__module__
+    if module != "__main__":
+        return module
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"
+
+
+def _executor(fn: Callable[..., Any], wanted: str | None, who: str) -> Executor:
+    natural: Executor = "async" if inspect.iscoroutinefunction(fn) else "thread"
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise DeclarationError(f"{who}a generator cannot be a task; return a value")
+    if wanted is None or wanted == natural:
+        return natural
+    if wanted in ("async", "thread"):
+        kind = "an async function runs on the loop" if natural == "async" else "a plain function would block the loop"
+        raise DeclarationError(f"{who}executor={wanted!r} does not fit: {kind}")
+    raise DeclarationError(f"{who}executor={wanted!r} is not known; there are 'async' and 'thread'")
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,221 @@
+"""Settings: frozen values, checked once, that can say where they came from.
+
+arguments > JOBWELL_* variables > jobwell.toml or [tool.jobwell] in pyproject.toml > defaults
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from jobwell.core import duration
+from jobwell.core.errors import DeclarationError, SettingsError
+
+NO_URL = (
+    "no database is set: give JOBWELL_DATABASE_URL=postgresql://user@host/database (any PostgreSQL 15 or newer),"
+    " or JOBWELL_DATABASE_URL=embedded to try things out with a server of your own in .jobwell/"
+)
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+
+
+def _duration(value: Any, name: str) -> float:
+    return duration.seconds(value, name)
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return int(str(value).replace("_", ""))
+    except ValueError:
+        raise SettingsError(f"{name}={value!r} is not a whole number") from None
+
+
+def _words(value: Any, name: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [word.strip() for word in value.split(",") if word.strip()]
+    if not all(isinstance(word, str) for word in value):
+        raise SettingsError(f"{name}={value!r} must be a list of names")
+    return tuple(value)
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise SettingsError(f"{name}={value!r} must be a text")
+    return value
+
+
+def _setting(default: Any, about: str, read: Any = _text) -> Any:
+    return field(default=default, metadata={"about": about, "read": read})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings. Durations are seconds; sizes are bytes."""
+
+    database_url: str = _setting("", "where the jobs are: postgresql://… or 'embedded'")
+    direct_url: str = _setting("", "a URL past the pooler, for LISTEN; empty: database_url")
+    schema: str = _setting("jobwell", "the schema that holds the tables")
+    app: str = _setting("", "module:attribute of the App, for the command line")
+    queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)
+    processes: int = _setting(1, "worker processes", _whole)
+    slots: int = _setting(100, "jobs at once in each process", _whole)
+    threads: int = _setting(32, "plain functions at once in each process", _whole)
+    lease: float = _setting(10.0, "a worker that is silent for so long is dead and its jobs are rescued", _duration)
+    grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
+    poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
+    payload_limit: int = _setting(256 * 1024, "the largest arguments of one job", _whole)
+    result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)
+    retention: float = _setting(7 * 86400.0, "how long finished jobs and their results are kept", _duration)
+    connect_timeout: float = _setting(10.0, "how long to wait for a connection", _duration)
+    statement_timeout: float = _setting(30.0, "how long one statement may take", _duration)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _SCHEMA.fullmatch(self.schema):
+            raise SettingsError(f"schema={self.schema!r}: use lower-case letters, digits and '_', at most 40, no digit first")
+        for name, least, most in (
+            ("processes", 1, 64), ("slots", 1, 10_000), ("threads", 1, 1_000), ("lease", 2, 3600), ("grace", 0, 86400),
+            ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),
+            ("retention", 3600, 3660 * 86400), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise SettingsError(f"{name}={value:g} is out of range; it must be from {least:g} to {most:g}")
+        for name in ("database_url", "direct_url"):
+            check_url(getattr(self, name), name)
+
+    @property
+    def url(self) -> str:
+        """The database URL.
+
+        Raises:
+            SettingsError: none is set; the sentence names both choices.
+        """
+        if not self.database_url:
+            raise SettingsError(NO_URL)
+        return self.database_url
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two renewals of the lease: three may fail before it ends."""
+        return self.lease / 4
+
+    def described(self) -> list[tuple[str, str, str, str]]:
+        """For people: (name, value with the password masked, where it came from, what it is)."""
+        rows = []
+        for entry in fields(self):
+            if "about" not in entry.metadata:
+                continue
+            value = getattr(self, entry.name)
+            if entry.name.endswith("_url"):
+                shown = masked(value)
+            elif entry.metadata["read"] is _duration:
+                shown = duration.text(value)
+            else:
+                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
+            rows.append((entry.name, shown, self.origins.get(entry.name, "default"), entry.metadata["about"]))
+        return rows
+
+
+def load(
+    arguments: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Settings:
+    """Put the settings together.
+
+    Args:
+        arguments: what the code or the command line says; None values do not count.
+        environ: the environment (default: the process's).
+        folder: where to look for jobwell.toml or pyproject.toml, upwards (default: the current one).
+
+    Raises:
+        SettingsError: a value is wrong or unknown; the message says where it came from.
+    """
+    environ = os.environ if environ is None else environ
+    file_values, file_name = _from_file(folder or Path.cwd())
+    sources = [
+        ("argument", {name: value for name, value in (arguments or {}).items() if value is not None}),
+        ("environment", _from_environment(environ)),
+        (file_name, file_values),
+    ]
+    known = {entry.name: entry for entry in fields(Settings) if "about" in entry.metadata}
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, given in sources:
+        for name, value in given.items():
+            if name not in known:
+                raise SettingsError(f"{origin}: there is no setting {name!r}; `jobwell doctor` lists them")
+            if name in values:
+                continue
+            try:
+                values[name] = known[name].metadata["read"](value, name)
+            except (SettingsError, DeclarationError) as error:
+                raise SettingsError(f"{origin}: {error.message}") from None
+            origins[name] = f"JOBWELL_{name.upper()}" if origin == "environment" else origin
+    try:
+        return Settings(**values, origins=origins)
+    except SettingsError as error:
+        wrong = next((name for name in values if error.message.startswith(f"{name}=")), "")
+        raise SettingsError(f"{error.message} (from: {origins[wrong]})" if wrong else error.message) from None
+
+
+def check_url(url: str, name: str) -> None:
+    """Refuse what is no PostgreSQL URL.
+
+    Raises:
+        SettingsError: with the form that is right.
+    """
+    if url in ("", "embedded"):
+        return
+    scheme = url.split("://", 1)[0]
+    if "://" not in url or scheme not in ("postgresql", "postgres"):
+        raise SettingsError(
+            f"{name}={masked(url)!r} is not a PostgreSQL URL; it looks like postgresql://user:password@host:5432/database"
+            + ("; SQLAlchemy's '+driver' is not part of it" if scheme.startswith("postgresql+") else "")
+        )
+
+
+def masked(url: str) -> str:
+    """The URL without its password."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    except ValueError:
+        return re.sub(r"://[^@/]*@", "://***@", url)
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    known = {entry.name for entry in fields(Settings) if "about" in entry.metadata}
+    found = {}
+    for key, value in environ.items():
+        name = key.removeprefix("JOBWELL_").lower()
+        if key.startswith("JOBWELL_") and name in known and value != "":
+            found[name] = value
+        elif key.startswith("JOBWELL_") and name.removesuffix("_file") in known and name.endswith("_file") and value:
+            try:
+                found[name.removesuffix("_file")] = Path(value).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise SettingsError(f"{key}={value!r}: the file cannot be read ({error.strerror})") from None
+    return found
+
+
+def _from_file(folder: Path) -> tuple[dict[str, Any], str]:
+    for place in (folder, *folder.parents):
+        for name in ("jobwell.toml", "pyproject.toml"):
+            path = place / name
+            if not path.is_file():
+                continue
+            try:
+                data = tomllib.loads(path.read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+                raise SettingsError(f"{path}: cannot be read: {error}") from None
+            section = data if name == "jobwell.toml" else data.get("tool", {}).get("jobwell")
+            if section is not None:
+                return dict(section), str(path)
+            return {}, str(path)  # the nearest project ends the search
+    return {}, "file"

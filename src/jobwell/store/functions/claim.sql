@@ -1,0 +1,108 @@
+-- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
+--
+-- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
+-- unused handed to the others; within a lane over lock keys that nobody holds; oldest first.
+-- Lanes are found by loose scans of jobs_ready: a closed gate costs one jump, whatever stands in it.
+-- The planner settings stand here and not in the session, so that they hold through a pooler, and with them the
+-- plan is the same for an empty table, a million rows, and no statistics at all.
+create or replace function jobwell.claim(
+  p_worker uuid, p_claim uuid, p_queues text[], p_gates bigint[], p_want integer, p_from_rank integer,
+  p_after_gate bigint, p_after_tenant text, p_bytes bigint
+) returns table (
+  id uuid, task text, queue text, tenant text, gate bigint, rank smallint, attempt smallint, failures smallint,
+  postponements integer, bytes integer, remaining double precision, args text, meta text, lanes integer
+)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set enable_sort = on set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  left_over integer := p_want;
+  at_rank integer := p_from_rank - 1;
+  after_gate bigint;
+  after_tenant text;
+  locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
+  got integer;
+begin
+  loop
+    select min(f.rank) into at_rank
+      from unnest(p_queues) q cross join lateral (
+        select j.rank from jobwell.jobs j where j.state = 'ready' and j.queue = q and j.rank > at_rank
+        order by j.rank limit 1) f;
+    exit when at_rank is null;
+    after_gate := p_after_gate;
+    after_tenant := p_after_tenant;
+    loop
+      return query
+      with recursive hop as (
+        select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open, (f.gate = any (p_gates))::integer as number
+          from unnest(p_queues) q(queue) cross join lateral (
+            select j.gate, j.tenant from jobwell.jobs j
+             where j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
+             order by j.gate, j.tenant limit 1) f
+        union all
+        select h.queue, f.gate, f.tenant, f.gate = any (p_gates), h.number + (f.gate = any (p_gates))::integer
+          from hop h cross join lateral (
+            select j.gate, j.tenant from jobwell.jobs j
+             where j.state = 'ready' and j.queue = h.queue and j.rank = at_rank
+               and (j.gate, j.tenant) > (h.gate, case when h.open then h.tenant else U&'\+10FFFF' end)
+             order by j.gate, j.tenant limit 1) f
+         where h.number <= left_over),
+      lane as materialized (
+        select h.queue, h.gate, h.tenant, count(*) over () as total from (
+          select * from hop where open order by number limit left_over + 1) h),
+      pick as materialized (
+        select x.id, x.bytes, x.lock_key from lane l cross join lateral (
+          select y.id, y.bytes, y.lock_key from (
+            select '' as lock_key
+            union all
+            select k.lock_key from (
+              with recursive key_hop as (
+                (select j.lock_key, 1 as number from jobwell.jobs j
+                  where locks and j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate
+                    and j.tenant = l.tenant and j.lock_key > '' order by j.lock_key limit 1)
+                union all
+                select z.lock_key, h.number + 1 from key_hop h cross join lateral (
+                  select j.lock_key from jobwell.jobs j
+                   where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate
+                     and j.tenant = l.tenant and j.lock_key > h.lock_key order by j.lock_key limit 1) z
+                 where h.number < left_over * 2)
+              select lock_key from key_hop) k
+             where not exists (select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = k.lock_key)
+               and pg_try_advisory_xact_lock(hashtextextended('jobwell.lock:' || k.lock_key, 0))) key
+          cross join lateral (
+            select j.id, j.bytes, j.lock_key from jobwell.jobs j
+             where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate and j.tenant = l.tenant
+               and j.lock_key = key.lock_key
+             order by j.ready_at, j.id
+             limit case when key.lock_key = '' then ceil(left_over::float8 / l.total)::integer else 1 end
+             for update skip locked) y
+          limit ceil(left_over::float8 / l.total)::integer) x
+        limit left_over),
+      fit as materialized (
+        select s.id from (
+          select p.id, sum(p.bytes) over (rows unbounded preceding) - p.bytes as before,
+                 case when p.lock_key = '' then 1 else row_number() over (partition by p.lock_key) end as of_key
+            from pick p) s
+         where s.before < p_bytes and s.of_key = 1)
+      update jobwell.jobs j
+         set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now())
+       where j.id = any (array(select f.id from fit f))
+      returning j.id, j.task, j.queue, j.tenant, j.gate, j.rank, j.attempt, j.failures, j.postponements, j.bytes,
+                extract(epoch from j.deadline - j.started_at)::float8, j.args::text, j.meta::text,
+                (select coalesce(max(l.total), 0)::integer from lane l);
+      get diagnostics got = row_count;
+      left_over := left_over - got;
+      exit when left_over <= 0;
+      -- Started behind the last claim's end and came to the far end: once more from the beginning.
+      if after_gate > -9223372036854775808 then
+        after_gate := -9223372036854775808;
+        after_tenant := '';
+      else
+        exit when got = 0;
+      end if;
+    end loop;
+    exit when left_over <= 0;
+  end loop;
+end $$;

@@ -1,0 +1,85 @@
+-- How an attempt ends when it does not simply succeed. Each takes a JSON array of what happened, matches every row by
+-- (id, claim_id), writes the log of attempts in the same statement, and returns the ids that were no longer the caller's.
+-- The shape `id = any(array(…)) and (pair in (…)) is true` is explained in finish.sql.
+
+create or replace function jobwell.fail(p_given json) returns setof uuid
+language sql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
+as $$
+  with given as materialized (
+    select * from json_to_recordset(p_given) as g(id uuid, claim_id uuid, reason text, code text, counts boolean, kind text,
+      error_type text, message text, traceback text, fingerprint text)),
+  ended as (
+    delete from jobwell.jobs j
+     where j.id = any (array(select g.id from given g)) and ((j.id, j.claim_id) in (select g.id, g.claim_id from given g)) is true
+    returning j.*),
+  logged as (
+    insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, kind, error_type, message, traceback, note)
+    select e.id, e.started_at, e.claim_id, e.worker, e.attempt, 'failed', g.kind, g.error_type, g.message, g.traceback, g.reason
+      from ended e join given g on g.id = e.id and g.claim_id = e.claim_id),
+  kept as (
+    insert into jobwell.quarantine (id, failed_at, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures,
+      crashes, losses, postponements, bytes, queue, task, tenant, lock_key, reason, code, error_type, message, traceback,
+      fingerprint, args, meta)
+    select e.id, (select jobwell.now()), e.enqueued_at, e.run_at, e.deadline, e.started_at, e.worker, e.gate, e.rank, e.attempt,
+      e.failures + g.counts::integer, e.crashes, e.losses, e.postponements, e.bytes, e.queue, e.task, e.tenant, e.lock_key,
+      g.reason, g.code, g.error_type, g.message, g.traceback, g.fingerprint, e.args, e.meta
+      from ended e join given g on g.id = e.id and g.claim_id = e.claim_id)
+  select g.id from given g where g.id not in (select e.id from ended e)
+$$;
+
+-- Another attempt later: the failure counts.
+create or replace function jobwell.retry(p_given json) returns setof uuid
+language sql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
+as $$
+  with given as materialized (
+    select * from json_to_recordset(p_given) as g(id uuid, claim_id uuid, delay double precision, kind text,
+      error_type text, message text, traceback text, note text)),
+  mine as (
+    select j.id, j.claim_id, j.worker, j.started_at, j.attempt from jobwell.jobs j
+     where j.id = any (array(select g.id from given g)) and ((j.id, j.claim_id) in (select g.id, g.claim_id from given g)) is true
+       for update),
+  ended as (
+    update jobwell.jobs j
+       set state = 'retrying', failures = j.failures + 1, claim_id = null, worker = null, ready_at = null,
+           run_at = (select jobwell.now()) + make_interval(secs => (select g.delay from given g where g.id = j.id))
+     where j.id = any (array(select m.id from mine m))
+    returning j.id, j.run_at),
+  logged as (
+    insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, kind, error_type, message, traceback,
+      next_at, note)
+    select m.id, m.started_at, m.claim_id, m.worker, m.attempt, 'retrying', g.kind, g.error_type, g.message, g.traceback,
+      e.run_at, g.note
+      from ended e join mine m on m.id = e.id join given g on g.id = e.id)
+  select g.id from given g where g.id not in (select e.id from ended e)
+$$;
+
+-- Back to the queue uncounted, so the same attempt number comes again: a snooze is scheduled for later, a hand-back is
+-- ready (or scheduled behind a delay).
+create or replace function jobwell.postpone(p_given json) returns setof uuid
+language sql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
+as $$
+  with given as materialized (
+    select * from json_to_recordset(p_given) as g(id uuid, claim_id uuid, delay double precision, outcome text, message text)),
+  mine as (
+    select j.id, j.claim_id, j.worker, j.started_at, j.attempt from jobwell.jobs j
+     where j.id = any (array(select g.id from given g)) and ((j.id, j.claim_id) in (select g.id, g.claim_id from given g)) is true
+       for update),
+  ended as (
+    update jobwell.jobs j
+       set state = case when g.delay > 0 then 'scheduled' else 'ready' end,
+           ready_at = case when g.delay > 0 then null else (select jobwell.now()) end,
+           run_at = (select jobwell.now()) + make_interval(secs => g.delay),
+           attempt = greatest(j.attempt - 1, 0), postponements = j.postponements + 1,
+           claim_id = null, worker = null, started_at = null
+      from given g
+     where j.id = any (array(select m.id from mine m)) and g.id = j.id
+    returning j.id, j.run_at),
+  logged as (
+    insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, next_at, note)
+    select m.id, m.started_at, m.claim_id, m.worker, m.attempt, g.outcome, e.run_at, g.message
+      from ended e join mine m on m.id = e.id join given g on g.id = e.id)
+  select g.id from given g where g.id not in (select e.id from ended e)
+$$;

@@ -1,0 +1,184 @@
+"""Jobs: put in, claimed, and brought to the end of an attempt. Verbs, not statuses: each names a transition."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+from psycopg import AsyncConnection, AsyncCursor
+
+from jobwell.core.job import NewJob
+from jobwell.core.outcome import Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.store.statements import Program, Query, Statements
+
+INLINE = 2048  # larger arguments stand apart, so that a claim does not move them
+CLAIM_BYTES = 8 * 1024 * 1024
+FIRST_GATE = -(2**63)
+
+
+class Claimed(NamedTuple):
+    """A job as the claim hands it out. `args` is None where the arguments stand apart."""
+
+    id: UUID
+    task: str
+    queue: str
+    tenant: str
+    gate: int
+    rank: int
+    attempt: int
+    failures: int
+    postponements: int
+    bytes: int
+    remaining: float | None
+    args: str | None
+    meta: str | None
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What one claim asks for.
+
+    Attributes:
+        claim_id: made before, never used twice.
+        gates: open ones; jobs behind any other gate are not touched.
+        from_rank: 0, or the rank at which a claim for the lower ranks begins.
+        after_gate, after_tenant: the lane behind which to begin.
+    """
+
+    worker: UUID
+    claim_id: UUID
+    queues: Sequence[str]
+    gates: Sequence[int]
+    want: int
+    from_rank: int = 0
+    after_gate: int = FIRST_GATE
+    after_tenant: str = ""
+
+
+def insert(statements: Statements, jobs: Sequence[NewJob], meta: str | None) -> Program[None]:
+    """Put jobs in, in the order given, and wake a waiting worker."""
+    if len(jobs) == 1 and jobs[0].size <= INLINE:
+        yield Query(statements["jobs.insert_one"], _one(jobs[0], meta))
+        return
+    yield statements(
+        "jobs.insert_many",
+        id=[job.id for job in jobs], queue=[job.queue for job in jobs], task=[job.task for job in jobs],
+        rank=[job.rank for job in jobs], gate=[job.gate for job in jobs], tenant=[job.tenant for job in jobs],
+        lock_key=[job.lock_key for job in jobs], bytes=[job.size for job in jobs], args=[job.args for job in jobs],
+        run_at=[job.run_at for job in jobs], delay=[job.delay for job in jobs], deadline=[job.deadline for job in jobs],
+        inline=INLINE, meta=meta,
+    )  # fmt: skip
+
+
+def _one(job: NewJob, meta: str | None) -> dict[str, Any]:
+    return {
+        "id": job.id, "queue": job.queue, "task": job.task, "rank": job.rank, "gate": job.gate, "tenant": job.tenant,
+        "lock_key": job.lock_key, "bytes": job.size, "args": job.args, "meta": meta, "run_at": job.run_at, "delay": job.delay,
+        "deadline": job.deadline,
+    }  # fmt: skip
+
+
+class JobVerbs:
+    """The verbs of a worker, on a connection that the caller holds."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+
+    async def claim(self, conn: "AsyncConnection[Any]", request: ClaimRequest) -> list[Claimed]:
+        """Take up to `want` ready jobs. The claim id is on every row that was taken, also when the answer is lost."""
+        cursor = await self._cursor(conn).execute(
+            self._statements["jobs.claim"],
+            {
+                "worker": request.worker, "claim": request.claim_id, "queues": request.queues, "gates": request.gates,
+                "want": request.want, "from_rank": request.from_rank, "after_gate": request.after_gate,
+                "after_tenant": request.after_tenant, "bytes": CLAIM_BYTES,
+            },
+        )  # fmt: skip
+        return [Claimed._make(row) for row in await cursor.fetchall()]
+
+    async def payloads(self, conn: "AsyncConnection[Any]", ids: Sequence[UUID]) -> dict[UUID, str]:
+        """Arguments that stand apart."""
+        cursor = await self._cursor(conn).execute(self._statements["jobs.payloads"], {"ids": ids})
+        return dict(await cursor.fetchall())
+
+    async def gates(self, conn: "AsyncConnection[Any]", queues: Sequence[str]) -> dict[int, str]:
+        """The gates that have ready jobs, with the name of one task behind each."""
+        cursor = await conn.execute(self._statements["jobs.gates"], {"queues": queues})
+        return dict(await cursor.fetchall())
+
+    async def finish(
+        self, conn: "AsyncConnection[Any]", ids: Sequence[UUID], claims: Sequence[UUID], ends: Sequence[Succeeded]
+    ) -> set[UUID]:
+        """Succeeded. Returns the ids that were no longer the caller's."""
+        return await self._lost(
+            conn, "jobs.finish",
+            {"ids": ids, "claims": claims, "results": [end.result for end in ends], "notes": [end.note for end in ends]},
+        )  # fmt: skip
+
+    async def fail(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, str, Failed]]) -> set[UUID]:
+        """Over, to the quarantine: (id, claim id, task, end). Returns the ids that were no longer the caller's."""
+        given = [
+            {
+                "id": str(job), "claim_id": str(claim), "reason": end.reason, "code": end.code, "counts": end.counts,
+                "kind": end.failure.kind, "error_type": end.failure.error_type, "message": end.failure.message,
+                "traceback": end.failure.traceback or None,
+                "fingerprint": "|".join(filter(None, (task, end.code or end.failure.error_type or end.reason, end.failure.place))),
+            }
+            for job, claim, task, end in ends
+        ]  # fmt: skip
+        return await self._settle(conn, "jobs.fail", given)
+
+    async def retry(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Retrying]]) -> set[UUID]:
+        """Another attempt after a delay. Returns the ids that were no longer the caller's."""
+        given = [
+            {
+                "id": str(job), "claim_id": str(claim), "delay": end.delay, "kind": end.failure.kind,
+                "error_type": end.failure.error_type, "message": end.failure.message,
+                "traceback": end.failure.traceback or None, "note": end.note,
+            }
+            for job, claim, end in ends
+        ]  # fmt: skip
+        return await self._settle(conn, "jobs.retry", given)
+
+    async def postpone(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Snoozed | Released]]) -> set[UUID]:
+        """Back to the queue, uncounted. Returns the ids that were no longer the caller's."""
+        given = [
+            {
+                "id": str(job), "claim_id": str(claim), "delay": end.delay,
+                "outcome": "snoozed" if isinstance(end, Snoozed) else "released",
+                "message": end.message if isinstance(end, Snoozed) else end.cause,
+            }
+            for job, claim, end in ends
+        ]  # fmt: skip
+        return await self._settle(conn, "jobs.postpone", given)
+
+    async def held_by(self, conn: "AsyncConnection[Any]", worker: UUID) -> list[tuple[UUID, UUID]]:
+        """What the store says this worker runs: (id, claim id)."""
+        cursor = await conn.execute(self._statements["jobs.held_by"], {"worker": worker})
+        return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+    async def flip_due(self, conn: "AsyncConnection[Any]", limit: int) -> int:
+        """Flip due jobs to ready. Returns how many."""
+        return int(await self._value(conn, "jobs.flip_due", {"limit": limit}))
+
+    async def next_due(self, conn: "AsyncConnection[Any]") -> float | None:
+        """Seconds until the next scheduled or retrying job is due; None where there is none."""
+        found = await self._value(conn, "jobs.next_due", None)
+        return None if found is None else float(found)
+
+    async def _settle(self, conn: "AsyncConnection[Any]", name: str, given: list[dict[str, Any]]) -> set[UUID]:
+        return await self._lost(conn, name, {"given": orjson.dumps(given).decode()})
+
+    async def _lost(self, conn: "AsyncConnection[Any]", name: str, parameters: dict[str, Any]) -> set[UUID]:
+        cursor = await self._cursor(conn).execute(self._statements[name], parameters)
+        return {row[0] for row in await cursor.fetchall()}
+
+    async def _value(self, conn: "AsyncConnection[Any]", name: str, parameters: dict[str, Any] | None) -> Any:
+        row = await (await conn.execute(self._statements[name], parameters)).fetchone()
+        return row[0] if row else None
+
+    @staticmethod
+    def _cursor(conn: "AsyncConnection[Any]") -> "AsyncCursor[Any]":
+        return conn.cursor(binary=True)

@@ -1,0 +1,23 @@
+-- name: count
+select count(*) from jobwell.quarantine q
+ where (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
+   and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant);
+
+-- name: retry
+-- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved.
+with chosen as (
+  select q.id from jobwell.quarantine q
+   where (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
+     and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant)
+   order by q.id limit :limit for update skip locked),
+taken as (
+  delete from jobwell.quarantine q using chosen c where q.id = c.id returning q.*),
+back as (
+  insert into jobwell.jobs (id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
+                            bytes, queue, task, state, tenant, lock_key, args, meta)
+  select t.id, t.gate, t.enqueued_at, (select jobwell.now()), (select jobwell.now()),
+         (select jobwell.now()) + (t.deadline - greatest(t.enqueued_at, t.run_at)),
+         t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, 'ready', t.tenant, t.lock_key, t.args, t.meta
+    from taken t
+  returning id, queue)
+select b.id, jobwell.wake(array[b.queue]) from back b;

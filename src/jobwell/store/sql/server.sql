@@ -1,0 +1,25 @@
+-- name: facts
+select current_setting('server_version_num')::integer as version, current_setting('server_version') as version_text,
+       current_setting('fsync') as fsync, current_setting('synchronous_commit') as synchronous_commit,
+       current_setting('max_connections')::integer as max_connections, current_setting('shared_buffers') as shared_buffers,
+       current_setting('server_encoding') as encoding, current_setting('autovacuum') as autovacuum,
+       current_setting('idle_in_transaction_session_timeout') as idle_in_transaction_session_timeout,
+       pg_is_in_recovery() as replica, current_database() as database, current_user as "user",
+       has_database_privilege(current_database(), 'create') as may_create,
+       extract(epoch from clock_timestamp())::float8 as epoch;
+
+-- name: oldest_transaction
+-- The transaction that holds back vacuum, and so makes claims walk over dead entries.
+select pid, usename, application_name, extract(epoch from clock_timestamp() - xact_start)::float8 as age, left(query, 200) as query
+  from pg_stat_activity
+ where xact_start is not null and backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()
+ order by xact_start limit 1;
+
+-- name: connections
+select count(*) from pg_stat_activity where backend_type = 'client backend';
+
+-- name: identity
+select case when to_regclass('jobwell.store') is null then null else 1 end;
+
+-- name: store_id
+select id from jobwell.store;

@@ -1,0 +1,27 @@
+-- name: partitions
+-- The days ahead, so that no row ever needs the default partition.
+select jobwell.make_partitions('finished', 'finished_at', :ahead::integer) + jobwell.make_partitions('attempts', 'ended_at', :ahead::integer);
+
+-- name: drop_old
+select jobwell.drop_partitions(:table, jobwell.now() - make_interval(secs => :seconds));
+
+-- name: delete_old_finished
+-- What fell into the default partition goes row by row, in small commits.
+delete from jobwell.finished_default where ctid = any (array(
+  select ctid from jobwell.finished_default where finished_at < jobwell.now() - make_interval(secs => :seconds) limit :limit));
+
+-- name: delete_old_attempts
+delete from jobwell.attempts_default where ctid = any (array(
+  select ctid from jobwell.attempts_default where ended_at < jobwell.now() - make_interval(secs => :seconds) limit :limit));
+
+-- name: delete_payloads
+-- Payloads of jobs that are nowhere any more. Ids begin with their time, so the old ones stand first; the walk goes on behind :after.
+with old as materialized (
+  select p.id from jobwell.payloads p where p.id > :after and p.id < :before order by p.id limit :limit),
+gone as (
+  delete from jobwell.payloads p using old o
+   where p.id = o.id and not exists (select from jobwell.jobs j where j.id = o.id)
+     and not exists (select from jobwell.quarantine q where q.id = o.id)
+     and not exists (select from jobwell.finished f where f.id = o.id)
+  returning p.id)
+select (select count(*) from old)::integer, (select count(*) from gone)::integer, (select o.id from old o order by o.id desc limit 1);

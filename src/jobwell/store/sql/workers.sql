@@ -1,0 +1,39 @@
+-- name: register
+insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues)
+values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, :version, :slots, :queues);
+
+-- name: renew
+-- By UPDATE only: no row means that somebody declared this worker dead.
+update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease), beat_at = jobwell.now(), busy = :busy
+where id = :id and state <> 'dead'
+returning state;
+
+-- name: idle
+update jobwell.workers set idle = :idle where id = :id and idle <> :idle;
+
+-- name: drain
+update jobwell.workers set state = 'draining', idle = false where id = :id and state = 'live';
+
+-- name: leave
+-- A worker that has handed everything back takes its row with it.
+delete from jobwell.workers where id = :id;
+
+-- name: expire
+-- The supervisor saw the process die: nobody needs to wait for the end of the lease.
+update jobwell.workers set state = 'dead', idle = false where id = :id;
+
+-- name: bury
+select * from jobwell.bury();
+
+-- name: rescue
+select jobwell.rescue(:limit::integer, :bound::integer);
+
+-- name: list
+select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
+       extract(epoch from jobwell.now() - started_at)::float8 as up
+from jobwell.workers order by state, started_at limit :limit;
+
+-- name: forget
+-- Dead workers stay visible for a while.
+delete from jobwell.workers w where state = 'dead' and lease_until < jobwell.now() - make_interval(secs => :seconds)
+  and not exists (select from jobwell.jobs j where j.state = 'running' and j.worker = w.id);

@@ -1,0 +1,93 @@
+"""Named SQL statements, read from `sql/*.sql`, and programs of them that run on connections of either colour.
+
+The files run in psql as they stand: parameters are `:name`, the schema is written as `jobwell.`.
+"""
+
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from psycopg import AsyncConnection, Connection
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+_NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One statement with its parameters."""
+
+    sql: str
+    parameters: Mapping[str, Any] | None = None
+
+
+Program = Generator[Query, list[Row], T]
+
+
+class Statements:
+    """All statements, for one schema.
+
+    Args:
+        schema: a checked identifier (settings do that).
+    """
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+        self._texts = {name: within(text, schema) for name, text in _read().items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._texts[name]
+
+    def __call__(self, name: str, **parameters: Any) -> Query:
+        return Query(self._texts[name], parameters or None)
+
+    @property
+    def channel(self) -> str:
+        """The channel of wake-ups."""
+        return f"{self.schema}.wake"
+
+
+def within(text: str, schema: str) -> str:
+    """The text for another schema than the default."""
+    return text if schema == "jobwell" else text.replace("jobwell.", f"{schema}.")
+
+
+@cache
+def _read() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in sorted((files("jobwell.store") / "sql").iterdir(), key=lambda entry: entry.name):
+        noun = file.name.removesuffix(".sql")
+        pieces = _NAME.split(file.read_text(encoding="utf-8"))
+        for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            plain = _COMMENT.sub("", text).strip().rstrip(";").replace("%", "%%")
+            found[f"{noun}.{name}"] = _PARAMETER.sub(r"%(\1)s", plain)
+    return found
+
+
+def run(conn: "Connection[Any]", program: Program[T]) -> T:
+    """Drive a program on a plain connection."""
+    try:
+        query = next(program)
+        while True:
+            cursor = conn.execute(query.sql, query.parameters)
+            query = program.send(cursor.fetchall() if cursor.description else [])
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+
+
+async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
+    """Drive a program on an async connection."""
+    try:
+        query = next(program)
+        while True:
+            cursor = await conn.execute(query.sql, query.parameters)
+            query = program.send(await cursor.fetchall() if cursor.description else [])
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]

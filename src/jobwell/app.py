@@ -111,6 +111,7 @@ class App(Tasks):
         queues: names besides the standard ones (critical, notifications, default, bulk, reports).
         discover: patterns of modules that declare tasks, such as "shop.*.tasks"; imported by `load`, which workers and the
             command line call.
+        middleware: code around every attempt, outermost first: `async def timing(ctx, call): …; return await call()`.
         settings: any other setting by name, such as `schema="jobs"`; `jobwell doctor` lists them.
 
     Raises:
@@ -118,13 +119,15 @@ class App(Tasks):
     """
 
     def __init__(
-        self, database_url: str | None = None, *, queues: Iterable[str] = (), discover: str | Iterable[str] = (), **settings: Any
+        self, database_url: str | None = None, *, queues: Iterable[str] = (), discover: str | Iterable[str] = (),
+        middleware: Iterable[Any] = (), **settings: Any,
     ) -> None:
         super().__init__()
         self._given = {"database_url": database_url, **settings}
         self.settings: Settings = setting.load(self._given)
         self.queues = tuple(dict.fromkeys((*STANDARD_QUEUES, *queues)))
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
+        self.middleware = tuple(middleware)
         self._binding.client = lambda: self.client
         self._binding.payload_limit = lambda: self.settings.payload_limit
 

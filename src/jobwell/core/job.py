@@ -17,7 +17,7 @@ from jobwell.core.text import storable
 
 LONGEST_TENANT = 200
 FARTHEST = timedelta(days=3660)
-LAST_YEAR = 2199
+FIRST_YEAR, LAST_YEAR = 1970, 2199  # beyond them somebody's "never" or "always" is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def moment(value: Duration | datetime | None) -> tuple[float, datetime | None]:
                 f"run_after={value.isoformat()!r} has no time zone, so it names a different moment on every host;"
                 " give an aware datetime (datetime.now(UTC), or with ZoneInfo('Asia/Almaty')), or a duration"
             )
-        if value.year > LAST_YEAR:
-            raise DeclarationError(f"run_after={value.isoformat()!r} is too far away: the last year is {LAST_YEAR}")
+        if not FIRST_YEAR <= value.year <= LAST_YEAR:
+            raise DeclarationError(f"run_after={value.isoformat()!r} is too far away: give a year from {FIRST_YEAR} to {LAST_YEAR}")
         return 0.0, value.astimezone(UTC)
     delay = seconds(value, "run_after")
     if delay > FARTHEST.total_seconds():

@@ -19,12 +19,12 @@ def after_seconds(value: Moment, now: datetime, name: str) -> float:
     """
     if isinstance(value, str):
         value = value.strip()
-        if value.isdigit():
-            value = int(value)
+        if value.isdecimal():
+            value = float(value)  # of any length: what is no number of seconds any more is refused below
         elif value[:3] in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"):
             try:
                 value = parsedate_to_datetime(value)
-            except ValueError:
+            except (ValueError, OverflowError):
                 raise DeclarationError(f"{name}={value!r} is not an HTTP date") from None
             if value.tzinfo is None:
                 value = value.replace(tzinfo=UTC)

@@ -150,13 +150,16 @@ def next_attempt(
     if failures >= attempts:
         return "exhausted"
     note = None
-    delay = rule.delay(failures, uniform)
-    if asked is not None:
+    if asked is None:
+        delay = rule.delay(failures, uniform)
+    else:
         floor = min(asked, LONGEST_ASKED)
         if floor < asked:
             note = f"asked to wait {text(asked)}; cut to {text(floor)}"
-        # Never earlier than asked, and spread behind it: jobs that were told the same second must not return in one.
-        delay = floor + min(max(delay, floor * 0.1), 60.0) * uniform()
+        # Never earlier than asked, and spread evenly behind it, over the rule's own window but at most a minute: jobs that
+        # were told the same second must not return in one.
+        window = max(rule.delay(failures, lambda: 1.0), floor * 0.1)
+        delay = floor + min(window, 60.0) * uniform()
     if remaining is not None and delay >= remaining:
         return "deadline"
     return Plan(delay, note)

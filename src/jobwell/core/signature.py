@@ -32,7 +32,7 @@ class Signature:
         self.fn = fn
         self.name = name
         parameters = list(inspect.signature(fn).parameters.values())
-        self.context = bool(parameters) and _is_context(parameters[0].annotation)
+        self.context = bool(parameters) and _is_context(fn, parameters[0].annotation)
         if self.context:
             parameters = parameters[1:]
         for parameter in parameters:
@@ -57,15 +57,18 @@ class Signature:
     @cached_property
     def known(self) -> Known:
         """The enums, dataclasses and models that the signature names, by the name they have in payloads."""
-        found: dict[str, type] = {}
-        for hint in self.hints.values():
-            _collect(hint, found)
-        return found
+        found: dict[type, bool] = {}
+        try:
+            for hint in self.hints.values():
+                _collect(hint, found)
+        except (NameError, TypeError) as error:
+            raise DeclarationError(f"task {self.name}: a type in its signature cannot be resolved: {error}") from error
+        return {class_name(cls): cls for cls, named in found.items() if named}
 
     @cached_property
     def _validator(self) -> Any:
         from pydantic import ConfigDict, TypeAdapter
-        from pydantic.errors import PydanticUserError
+        from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
         from typing_extensions import TypedDict  # typing.TypedDict does not do for pydantic below Python 3.12
 
         fields = {
@@ -73,11 +76,14 @@ class Signature:
             for name, hint in self.hints.items()
             if name != "return"
         }
-        shape = TypedDict("Arguments", fields)  # type: ignore[operator]
+        shape = TypedDict("Arguments", fields)  # type: ignore[misc]
         shape.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
         try:
-            return TypeAdapter(shape).validator
-        except PydanticUserError as error:
+            adapter = TypeAdapter(shape)
+            if not adapter.pydantic_complete:  # a class inside names another that is not there: say so now
+                adapter.rebuild(raise_errors=True)
+            return adapter.validator
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise DeclarationError(
                 f"task {self.name}: a parameter has a type that cannot be stored; pass an id or plain values instead."
                 f" ({str(error).splitlines()[0]})"
@@ -137,25 +143,39 @@ class Signature:
         return named[parameter] if parameter in named else self.parameters[parameter].default
 
 
-def _is_context(annotation: Any) -> bool:
+def _is_context(fn: Callable[..., Any], annotation: Any) -> bool:
     if isinstance(annotation, str):  # from __future__ import annotations
-        return annotation.rsplit(".", 1)[-1].split("[")[0] in CONTEXTS
+        first, *rest = annotation.split(".")
+        found = getattr(inspect.unwrap(fn), "__globals__", {}).get(first)
+        for name in rest:
+            found = getattr(found, name, None)
+        if found is None:  # imported for the type checker only
+            return annotation.rsplit(".", 1)[-1] in CONTEXTS
+        annotation = found
     return getattr(annotation, "__name__", "") in CONTEXTS and annotation.__module__.startswith("jobwell.")
 
 
-def _collect(hint: Any, found: dict[str, type]) -> None:
-    for part in typing.get_args(hint):
-        _collect(part, found)
-    if not isinstance(hint, type) or class_name(hint) in found:
+def _collect(hint: Any, found: dict[type, bool]) -> None:
+    """Note every class on the way, and whether it may stand in a payload by its name."""
+    from typing_extensions import is_typeddict  # typing's own does not know the other one's classes
+
+    if isinstance(hint, Enum):  # of a Literal
+        hint = type(hint)
+    inside = (typing.get_origin(hint), *typing.get_args(hint), getattr(hint, "__supertype__", None), getattr(hint, "__value__", None))
+    for part in inside:
+        if part is not None:
+            _collect(part, found)
+    if not isinstance(hint, type) or hint in found:
         return
-    if issubclass(hint, Enum):
-        found[class_name(hint)] = hint
-    elif dataclasses.is_dataclass(hint) or hasattr(hint, "model_fields"):
-        found[class_name(hint)] = hint
-        for field_hint in typing.get_type_hints(hint).values():
-            _collect(field_hint, found)
-    elif typing.is_typeddict(hint):
-        for field_hint in typing.get_type_hints(hint).values():
+    of_model = getattr(hint, "model_fields", None)
+    found[hint] = of_model is not None or issubclass(hint, Enum) or dataclasses.is_dataclass(hint)
+    if of_model is not None:
+        for field in of_model.values():
+            _collect(field.annotation, found)
+    elif dataclasses.is_dataclass(hint) or is_typeddict(hint):
+        for name, field_hint in typing.get_type_hints(hint).items():
+            if isinstance(field_hint, dataclasses.InitVar) and not hasattr(hint, name):
+                raise TypeError(f"{class_name(hint)}.{name} is an InitVar, which is not kept, so the class cannot be made again")
             _collect(field_hint, found)
 
 

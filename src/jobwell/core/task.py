@@ -80,7 +80,7 @@ def declare(
     Raises:
         DeclarationError: the sentence names the task, the option, and what would be right.
     """
-    if not callable(fn) or isinstance(fn, type):
+    if not callable(fn) or isinstance(fn, type) or not hasattr(fn, "__qualname__"):
         raise DeclarationError(f"{fn!r} is not a function; a task is made from a plain or async function")
     name = name or f"{module_name(fn)}.{fn.__qualname__}".replace(".<locals>", "")
     if not _NAME.fullmatch(name):
@@ -146,5 +146,5 @@ def _executor(fn: Callable[..., Any], wanted: str | None, who: str) -> Executor:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(str(name), list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

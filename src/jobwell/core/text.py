@@ -2,8 +2,8 @@
 
 import re
 
-# PostgreSQL refuses NUL; lone surrogates cannot be encoded; other control characters would write into terminals.
-_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+# PostgreSQL refuses NUL; lone surrogates cannot be encoded; other control characters (C1 too) would steer terminals.
+_UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clean(value: str, limit: int) -> str:
@@ -12,9 +12,11 @@ def clean(value: str, limit: int) -> str:
     if len(value) <= limit:
         return value
     mark = f"\n… {len(value) - limit} characters cut …\n"
-    head = max(0, (limit - len(mark)) * 2 // 3)
-    tail = max(0, limit - len(mark) - head)
-    return value[:head] + mark + (value[-tail:] if tail else "")
+    room = limit - len(mark)
+    if room < 0:
+        return value[:limit]
+    head = room * 2 // 3
+    return value[:head] + mark + value[len(value) - (room - head) :]
 
 
 def storable(value: str) -> bool:

@@ -15,8 +15,9 @@ SMALL = 200  # below it one INSERT by arrays is faster than a COPY
 PIECE = 2000
 LARGE_BYTES = 8 * 1024 * 1024  # of large payloads held back until the COPY of their jobs ends
 
-_TYPES = ("uuid", "text", "text", "int2", "int8", "text", "text", "int4", "json", "json", "text",
+_TYPES = ("uuid", "text", "text", "int2", "int8", "text", "text", "int4", "text", "text", "text",
           "timestamptz", "timestamptz", "timestamptz", "timestamptz")  # fmt: skip
+_PAYLOAD_TYPES = ("uuid", "text")  # JSON travels as text: the driver's json type would encode the text once more
 
 
 class Feed:
@@ -81,7 +82,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                         copy.write_row(row)
                 if feed.large:
                     with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                        copy.set_types(("uuid", "json"))
+                        copy.set_types(_PAYLOAD_TYPES)
                         for job in feed.large:
                             copy.write_row((job.id, job.args))
         if feed.queues:
@@ -106,7 +107,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
                         await copy.write_row(row)
                 if feed.large:
                     async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                        copy.set_types(("uuid", "json"))
+                        copy.set_types(_PAYLOAD_TYPES)
                         for job in feed.large:
                             await copy.write_row((job.id, job.args))
         if feed.queues:

@@ -159,14 +159,10 @@ class JobVerbs:
         cursor = await conn.execute(self._statements["jobs.held_by"], {"worker": worker})
         return [(row[0], row[1]) for row in await cursor.fetchall()]
 
-    async def flip_due(self, conn: "AsyncConnection[Any]", limit: int) -> int:
-        """Flip due jobs to ready. Returns how many."""
-        return int(await self._value(conn, "jobs.flip_due", {"limit": limit}))
-
-    async def next_due(self, conn: "AsyncConnection[Any]") -> float | None:
-        """Seconds until the next scheduled or retrying job is due; None where there is none."""
-        found = await self._value(conn, "jobs.next_due", None)
-        return None if found is None else float(found)
+    async def flip_due(self, conn: "AsyncConnection[Any]", limit: int) -> tuple[int, float | None]:
+        """Flip due jobs to ready. Returns how many, and the seconds until the next is due (None: none waits)."""
+        row = await (await conn.execute(self._statements["jobs.flip_due"], {"limit": limit})).fetchone()
+        return (row[0], row[1]) if row else (0, None)
 
     async def _settle(self, conn: "AsyncConnection[Any]", name: str, given: list[dict[str, Any]]) -> set[UUID]:
         return await self._lost(conn, name, {"given": orjson.dumps(given).decode()})
@@ -174,10 +170,6 @@ class JobVerbs:
     async def _lost(self, conn: "AsyncConnection[Any]", name: str, parameters: dict[str, Any]) -> set[UUID]:
         cursor = await self._cursor(conn).execute(self._statements[name], parameters)
         return {row[0] for row in await cursor.fetchall()}
-
-    async def _value(self, conn: "AsyncConnection[Any]", name: str, parameters: dict[str, Any] | None) -> Any:
-        row = await (await conn.execute(self._statements[name], parameters)).fetchone()
-        return row[0] if row else None
 
     @staticmethod
     def _cursor(conn: "AsyncConnection[Any]") -> "AsyncCursor[Any]":

@@ -45,7 +45,7 @@ class Statements:
     def __getitem__(self, name: str) -> str:
         return self._texts[name]
 
-    def __call__(self, name: str, **parameters: Any) -> Query:
+    def __call__(self, name: str, /, **parameters: Any) -> Query:
         return Query(self._texts[name], parameters or None)
 
     @property

@@ -1,19 +1,18 @@
 -- What any live worker does between jobs, in small commits, blind to task types.
 
--- Flip due jobs to ready, oldest first. Returns how many.
-create or replace function jobwell.flip_due(p_limit integer) returns integer
+-- Flip due jobs to ready, oldest first. Returns how many, and the seconds until the next one is due (null: none waits).
+create or replace function jobwell.flip_due(p_limit integer, out flipped integer, out next_in double precision)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
-declare
-  flipped integer;
 begin
   update jobwell.jobs j set state = 'ready', ready_at = (select jobwell.now())
    where j.id = any (array(
      select d.id from jobwell.jobs d where d.state in ('scheduled', 'retrying') and d.run_at <= (select jobwell.now())
       order by d.run_at limit p_limit for update skip locked));
   get diagnostics flipped = row_count;
-  return flipped;
+  next_in := extract(epoch from (
+    select d.run_at from jobwell.jobs d where d.state in ('scheduled', 'retrying') order by d.run_at limit 1) - jobwell.now());
 end $$;
 
 -- Mark workers dead whose lease has ended. Judged and locked here, so a renewal either comes before or finds itself dead.

@@ -77,7 +77,4 @@ select * from jobwell.postpone(:given::json);
 select id, claim_id from jobwell.jobs where state = 'running' and worker = :worker;
 
 -- name: flip_due
-select jobwell.flip_due(:limit::integer);
-
--- name: next_due
-select extract(epoch from min(run_at) - jobwell.now())::float8 from jobwell.jobs where state in ('scheduled', 'retrying');
+select flipped, next_in from jobwell.flip_due(:limit::integer);

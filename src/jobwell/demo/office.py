@@ -1,0 +1,101 @@
+"""What the tasks need of the outside: the company's database and its mail server."""
+
+import asyncio
+import contextlib
+import os
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from email import policy
+from email.mime.text import MIMEText
+from email.utils import formataddr
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection, Connection
+from psycopg_pool import AsyncConnectionPool
+
+from jobwell import App, SettingsError
+from jobwell.demo.mail import SENDER, Postman
+from jobwell.demo.statements import Case
+
+SMTP_VARIABLE = "JOBWELL_DEMO_SMTP"
+CONNECTIONS = 4  # to the database, for each process
+_LINES = policy.compat32.clone(linesep="\r\n")  # several times cheaper than the default policy
+
+
+class Addressee(NamedTuple):
+    """What a letter needs to know."""
+
+    name: str
+    email: str
+    position: str
+
+
+class Office:
+    """Made once for a process; connects at the first use.
+
+    Owns a pool of connections and a `Postman` for each event loop.
+
+    Args:
+        app: whose database it is.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection[Any]]]
+        self._pools = weakref.WeakKeyDictionary()
+        self._postmen: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Postman] = weakref.WeakKeyDictionary()
+        self.statements = Case(app.settings.schema)
+
+    @contextlib.contextmanager
+    def transaction(self) -> "Iterator[Connection[Any]]":
+        """A transaction of the company's database, for plain tasks."""
+        with self._app.database.connect("demo") as conn, conn.transaction():
+            yield conn
+
+    @contextlib.asynccontextmanager
+    async def database(self) -> "AsyncIterator[AsyncConnection[Any]]":
+        """A connection to the company's database, for async tasks."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            await asyncio.to_thread(lambda: self._app.database.url)  # an embedded server may have to be found first
+            pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = self._app.database.apool("demo", CONNECTIONS)
+            await pool.open()
+        async with pool.connection() as conn:
+            yield conn
+
+    async def find(self, employee_id: int) -> Addressee | None:
+        """Someone's name and address as they are now."""
+        async with self.database() as conn:
+            row = await (await conn.execute(self.statements["find"], {"employee": employee_id})).fetchone()
+        return None if row is None else Addressee(*row)
+
+    async def send(self, recipient: str, message: bytes) -> None:
+        """Send a letter.
+
+        Raises:
+            aiosmtplib.SMTPException: it was not accepted.
+        """
+        loop = asyncio.get_running_loop()
+        postman = self._postmen.get(loop)
+        if postman is None:
+            host, _, port = os.environ.get(SMTP_VARIABLE, "").rpartition(":")
+            if not port.isdigit():
+                raise SettingsError(f"{SMTP_VARIABLE} is not set; it names the mail server, such as 127.0.0.1:2525")
+            postman = self._postmen[loop] = Postman(host, int(port))
+        await postman.send(recipient, message)
+
+
+def letter(person: Addressee, employee_id: int, event_version: str, department: str, key: str) -> bytes:
+    """The news as a message. Its Message-ID is made from the job's key, so a second try is known to the provider."""
+    text = f"Dear {person.name},\n\nfrom {event_version} you work in {department} as {person.position}.\n\nHuman Resources\n"
+    message = MIMEText(text)
+    message["From"] = SENDER
+    message["To"] = formataddr((person.name, person.email))
+    message["Subject"] = f"Your transfer to {department}"
+    message["Message-ID"] = f"<{key}@jobwell.example>"
+    message["X-Employee"] = str(employee_id)
+    message["X-Event"] = event_version
+    return message.as_bytes(policy=_LINES)

@@ -1,0 +1,40 @@
+"""The books as a person reads them."""
+
+from rich.console import Console
+from rich.table import Table
+
+from jobwell.demo.books import Books
+
+
+def show(console: Console, books: Books) -> None:
+    """Print the books."""
+    table = Table(title="The books, counted from the outside", title_justify="left")
+    table.add_column("")
+    table.add_column("people", justify="right")
+    table.add_column("counted in", style="dim")
+    reasons = ", ".join(f"{code}: {count}" for code, count in books.reasons.items())
+    for label, count, where in (
+        ("transferred by the event", books.employees, "the file"),
+        ("updated", books.updated, "the rows of the employees, compared with the file"),
+        ("mailed", books.mailed, "the mailboxes"),
+        ("in quarantine", books.quarantined, reasons),
+        ("lost", books.lost, "neither mailed nor in quarantine"),
+        ("duplicates", books.duplicates, "second deliveries in a mailbox"),
+        ("repeated sends", books.repeated, "recognised by the mail server, not delivered again"),
+    ):
+        table.add_row(label, f"{count:,}", where)
+    console.print(table)
+    if books.urgent_worst_wait_ms is not None:
+        console.print(
+            f"Urgent jobs overtook: the slowest began after {books.urgent_worst_wait_ms / 1000:.2f} s"
+            f" while {books.overtaken:,} mails waited.",
+            highlight=False,
+        )
+    if books.balanced:
+        console.print(
+            f"[green]Balanced:[/green] {books.mailed:,} mailed + {books.quarantined:,} in quarantine = {books.employees:,} people"
+            f" in {books.seconds:.1f} s.",
+            highlight=False,
+        )
+    else:
+        console.print(f"[red]Not balanced:[/red] {'; '.join(books.problems)}.", highlight=False)

@@ -1,0 +1,172 @@
+"""The HR department's case from beginning to end: make a world, let real processes work in it, balance the books, remove it."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import FrameType
+
+import psutil
+
+from jobwell.demo.books import Books, balance
+from jobwell.demo.processes import PATIENCE, Child, DemoError, sink, workers
+from jobwell.demo.progress import Progress
+from jobwell.demo.tasks import apply_batch, urgent
+from jobwell.demo.watch import Watch
+from jobwell.demo.world import World, demo_settings, world
+from jobwell.settings import Settings
+
+BATCH = 500
+URGENT = 20
+FEWEST_TO_KILL = 100  # fewer are done before a worker process can be killed
+STUCK = 60.0  # seconds without any movement
+LOOK = 0.01  # seconds between two looks at the mail
+ASK = 0.2  # seconds between two looks at the database
+HASTE = 3.0  # seconds for the workers to stop when the demo is broken off
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the person asked for."""
+
+    people: int
+    processes: int = 2
+    kill: bool = False
+    keep: bool = False
+
+
+def run(settings: Settings, options: Options, progress: Progress, tell: Callable[[str], None]) -> Books:
+    """Run it. Whatever happens, processes are stopped at the end, and schemas and files removed unless they are to be kept.
+
+    Args:
+        settings: as configured; the demo takes schemas of its own beside the configured one.
+        options: what the person asked for.
+        progress: where it is shown.
+        tell: told where to look, when everything is kept.
+
+    Raises:
+        DemoError: it cannot begin, a process of it died, or nothing moved for a minute.
+        StoreError: the database cannot be used.
+    """
+    prefix = "" if settings.database_url else "JOBWELL_DATABASE_URL=embedded "
+    settings = demo_settings(settings)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_interruptible())
+        place = stack.enter_context(world(settings, options.people, keep=options.keep))
+        if options.keep:
+            stack.callback(tell, _where(place, prefix))
+        smtp = stack.enter_context(sink(place.folder))
+        progress.say(f"{options.people:,} people are in {place.database.place}; {options.processes} worker processes begin")
+        team = workers(settings, options.processes, smtp, place.folder)
+        try:
+            _await_workers(place, team, options.processes)
+            watch = _work(place, team, options, progress)
+            code = team.stop(settings.grace + 5)
+        finally:
+            team.stop(HASTE)
+        watch.mail()
+        books = balance(place, watch.tally, seconds=watch.seconds, overtaken=watch.overtaken)
+        if code != 0:
+            books.problems.append(f"the worker did not stop in order: {'it was killed' if code is None else f'exit code {code}'}")
+        return books
+
+
+def _where(place: World, prefix: str) -> str:
+    look = f"{prefix}JOBWELL_SCHEMA={place.settings.schema} jobwell"
+    return (
+        f"Kept until the next demo: `{look} status` and `{look} quarantine list` show the jobs;"
+        f" the employees are in the schema {place.case.company}, mail and logs in {place.folder}"
+    )
+
+
+def _await_workers(place: World, team: Child, processes: int) -> None:
+    until = time.monotonic() + PATIENCE
+    while place.ask("workers")[0][0] < processes:
+        team.check()
+        if time.monotonic() > until:
+            raise DemoError(f"no worker processes after {PATIENCE:.0f} seconds; the worker said last:\n{team.tail()}")
+        time.sleep(0.05)
+
+
+def _work(place: World, team: Child, options: Options, progress: Progress) -> Watch:
+    event = place.people[0].event_version
+    ids = [person.employee_id for person in place.people]
+    watch = Watch(place)
+    place.app.enqueue_many(
+        apply_batch.job(ids=ids[at : at + BATCH], event_version=event) for at in range(0, len(ids), BATCH)
+    )
+    kill, ask, next_look = options.kill, True, 0.0
+    while True:
+        team.check()
+        mailed = watch.mail()
+        if kill and mailed >= len(ids) / 4:
+            words = _kill_one(place, team)
+            kill = not words
+            progress.say(words)
+        over = False
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + ASK
+            moment = watch.look()
+            progress.show(moment)
+            over = moment.live == 0
+            if watch.still > STUCK:
+                raise DemoError(_stuck(place, team))
+        if ask and (mailed >= len(ids) / 2 or over):
+            watch.overtaken = _ask_urgently(place)
+            progress.say(f"{URGENT} urgent jobs come while {watch.overtaken:,} mails wait")
+            ask = over = False
+        if over:
+            return watch
+        time.sleep(LOOK)
+
+
+def _ask_urgently(place: World) -> int:
+    """Returns how many jobs waited at that moment."""
+    numbers = list(range(1, URGENT + 1))
+    with place.conn.transaction():
+        place.ask("ask", numbers=numbers, now=datetime.now(UTC))
+        place.app.enqueue_many((urgent.job(number=number) for number in numbers), conn=place.conn)
+    waiting: int = place.ask("waiting", task="hr.notify")[0][0]
+    return waiting
+
+
+def _kill_one(place: World, team: Child) -> str:
+    """SIGKILL for the busiest worker process. Returns what was done, or "" where there is none at the moment."""
+    ours = {process.pid: process for process in team.descendants()}
+    for pid, held in place.ask("busiest"):
+        if pid in ours:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                ours[pid].kill()
+                return f"worker process {pid} was killed by SIGKILL with {held} jobs in its hands"
+    return ""
+
+
+def _stuck(place: World, team: Child) -> str:
+    left = ", ".join(f"{count} {state} {task} in {queue}" for state, queue, task, count in place.ask("stuck"))
+    return f"nothing has moved for {STUCK:.0f} seconds; there are {left or 'no jobs left'}; the worker said last:\n{team.tail()}"
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the demo as Ctrl-C does, once: the cleaning up is not interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = False
+
+    def tell(_number: int, _frame: FrameType | None) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, tell) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

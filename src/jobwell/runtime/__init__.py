@@ -1,0 +1,1 @@
+"""How background loops live: written once."""

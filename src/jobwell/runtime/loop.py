@@ -1,0 +1,94 @@
+"""A service is a `tick()`: start, stop, jitter, wake-up and error policy are here, once."""
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger("jobwell.loop")
+
+FATAL_FAILURES = 20  # unexpected errors within a minute: the loop is no use, and its process must say so
+LONGEST_BACKOFF = 5.0
+
+
+class Loop:
+    """Runs one service.
+
+    Args:
+        name: for logs and health.
+        tick: does one round and returns the seconds to wait before the next; a wake-up ends the wait early.
+        expected: errors that are weather (the database is away): backed off, logged once per outage, never fatal.
+        on_fatal: called when the loop fails again and again for other reasons.
+        on_error: called with each error.
+    """
+
+    def __init__(
+        self, name: str, tick: Callable[[], Awaitable[float]], *, expected: Callable[[BaseException], bool],
+        on_fatal: Callable[[str, BaseException], None], on_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.last_good = time.monotonic()
+        self._tick = tick
+        self._expected = expected
+        self._on_fatal = on_fatal
+        self._on_error = on_error
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._unexpected: deque[float] = deque(maxlen=FATAL_FAILURES)
+        self._failing = 0
+
+    def start(self) -> None:
+        """Start; nothing happens when it runs already."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"jobwell {self.name}")
+
+    async def stop(self) -> None:
+        """Stop, in the middle of a tick if need be. Safe twice, and unstarted."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Begin the next round now."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause = await self._tick()
+            except Exception as error:  # noqa: BLE001  the one place where a loop's errors end: logged, counted, backed off
+                pause = self._failed(error)
+            else:
+                if self._failing:
+                    log.info("%s works again after %d failed rounds", self.name, self._failing)
+                    self._failing = 0
+                self.last_good = time.monotonic()
+            await self._rest(pause)
+
+    async def _rest(self, pause: float) -> None:
+        if pause <= 0 or self._wake.is_set():
+            await asyncio.sleep(0)
+            return
+        timer = asyncio.get_running_loop().call_later(pause, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def _failed(self, error: BaseException) -> float:
+        self._failing += 1
+        if self._on_error is not None:
+            self._on_error(error)
+        if self._expected(error):
+            if self._failing == 1:
+                log.warning("%s waits: %s", self.name, error)
+        else:
+            log.error("%s failed: %s", self.name, error, exc_info=error)
+            self._unexpected.append(time.monotonic())
+            if len(self._unexpected) == FATAL_FAILURES and self._unexpected[-1] - self._unexpected[0] < 60:
+                self._on_fatal(self.name, error)
+        return min(LONGEST_BACKOFF, 0.05 * 2 ** min(self._failing, 10)) * (0.5 + random.random())  # noqa: S311

@@ -1,0 +1,61 @@
+"""One async connection that is made when it is needed and made again after it broke."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+
+from jobwell.core.errors import StoreUnavailable
+from jobwell.store.database import Database
+
+
+class Link:
+    """A connection under a lock: one statement, or one short group of them, at a time.
+
+    Args:
+        database: where.
+        name: shown in pg_stat_activity.
+    """
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._database = database
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._conn: AsyncConnection[Any] | None = None
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> "AsyncIterator[AsyncConnection[Any]]":
+        """The connection. What is done with it has the statement timeout as its deadline.
+
+        Raises:
+            StoreUnavailable: no connection can be made, or the deadline passed; the connection is thrown away then, since
+                the fate of the statement is not known.
+        """
+        async with self._lock:
+            if self._conn is None or self._conn.closed:
+                self._conn = await self._database.aconnect(self._name)
+                self._conn.prepare_threshold = 0
+            conn, good = self._conn, False
+            try:
+                async with asyncio.timeout(self._database.settings.statement_timeout):
+                    yield conn
+                good = True
+            except TimeoutError as error:
+                raise StoreUnavailable(f"{self._database.place} did not answer in time") from error
+            except psycopg.Error:
+                good = not conn.broken
+                raise
+            finally:
+                if not good:
+                    self._conn = None
+                    await conn.close()
+
+    async def close(self) -> None:
+        """Close it; the next use makes a new one."""
+        async with self._lock:
+            if self._conn is not None:
+                await self._conn.close()
+                self._conn = None

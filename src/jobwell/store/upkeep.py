@@ -1,0 +1,44 @@
+"""Upkeep of the tables: partitions ahead, and old rows out, in small commits."""
+
+import uuid
+
+from jobwell.store.statements import Program, Statements
+
+PIECE = 1000
+DAYS_AHEAD = 7
+LOCK_TIMEOUT = "50ms"  # a DROP that waits makes everyone behind it wait: skip it and try again later
+
+
+class UpkeepVerbs:
+    """Programs of upkeep. Those that alter tables must run inside a transaction with `lock_timeout` set."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+
+    def make_partitions(self) -> Program[int]:
+        """The days ahead."""
+        rows = yield self._statements("upkeep.partitions", ahead=DAYS_AHEAD)
+        return int(rows[0][0])
+
+    def drop_old(self, table: str, *, seconds: float) -> Program[int]:
+        """Whole days that ended so long ago."""
+        rows = yield self._statements("upkeep.drop_old", table=table, seconds=seconds)
+        return int(rows[0][0])
+
+    def delete_old(self, *, seconds: float) -> Program[None]:
+        """A piece of what fell into the default partitions."""
+        yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
+        yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
+
+    def delete_payloads(self, *, after: uuid.UUID, before: uuid.UUID) -> Program[tuple[int, uuid.UUID | None]]:
+        """A piece of the payloads whose jobs are gone. Returns how many were looked at, and where the walk goes on."""
+        rows = yield self._statements("upkeep.delete_payloads", after=after, before=before, limit=PIECE)
+        looked, _deleted, last = rows[0]
+        return int(looked), last
+
+
+def first_id_of(epoch_ms: int) -> uuid.UUID:
+    """The smallest UUIDv7 of a millisecond."""
+    return uuid.UUID(int=(epoch_ms << 80) | (7 << 76) | (2 << 62))
+
+

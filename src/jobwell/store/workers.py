@@ -1,0 +1,64 @@
+"""Workers: their rows, leases, and the rescue of what the dead ones leave."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from jobwell.store.statements import Program, Statements
+
+
+class WorkerVerbs:
+    """Programs about workers; they run on connections of either colour."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+
+    def register(
+        self, worker: UUID, *, lease: float, pid: int, host: str, name: str, version: str, slots: int, queues: Sequence[str]
+    ) -> Program[None]:
+        """A fresh worker with a lease."""
+        yield self._statements(
+            "workers.register", id=worker, lease=lease, pid=pid, host=host, name=name, version=version, slots=slots,
+            queues=list(queues),
+        )  # fmt: skip
+
+    def renew(self, worker: UUID, *, lease: float, busy: int) -> Program[bool]:
+        """Renew the lease. False: somebody declared this worker dead, and it must stop."""
+        rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy)
+        return bool(rows)
+
+    def say_idle(self, worker: UUID, idle: bool) -> Program[None]:
+        """Whether an enqueue should wake this worker."""
+        yield self._statements("workers.idle", id=worker, idle=idle)
+
+    def drain(self, worker: UUID) -> Program[None]:
+        """It claims no more and ends soon."""
+        yield self._statements("workers.drain", id=worker)
+
+    def leave(self, worker: UUID) -> Program[None]:
+        """It has handed everything back."""
+        yield self._statements("workers.leave", id=worker)
+
+    def expire(self, worker: UUID) -> Program[None]:
+        """Its process was seen to die."""
+        yield self._statements("workers.expire", id=worker)
+
+    def bury(self) -> Program[list[UUID]]:
+        """Declare dead whose lease has ended."""
+        rows = yield self._statements("workers.bury")
+        return [row[0] for row in rows]
+
+    def rescue(self, *, limit: int, bound: int) -> Program[int]:
+        """Take back up to `limit` jobs of workers that are dead or gone. Returns how many."""
+        rows = yield self._statements("workers.rescue", limit=limit, bound=bound)
+        return int(rows[0][0])
+
+    def forget(self, *, seconds: float) -> Program[None]:
+        """Delete the rows of workers that died so long ago."""
+        yield self._statements("workers.forget", seconds=seconds)
+
+    def all(self, *, limit: int = 200) -> Program[list[dict[str, Any]]]:
+        """Workers as rows for people."""
+        rows = yield self._statements("workers.list", limit=limit)
+        names = ("id", "name", "host", "pid", "version", "state", "queues", "slots", "busy", "started_at", "silent", "up")
+        return [dict(zip(names, row, strict=True)) for row in rows]

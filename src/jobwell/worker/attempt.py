@@ -1,0 +1,281 @@
+"""One attempt, from claim to outcome. Read it from top to bottom: it is the specification of an attempt.
+
+    open      the task, its deadline, its arguments, its context
+    call      through the middleware, on the loop or on a thread
+    judge     what was returned or raised becomes an outcome
+"""
+
+import asyncio
+import os
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from random import random
+from typing import Any, Literal
+
+from jobwell.client import correlation
+from jobwell.core import text
+from jobwell.core.catalog import Catalog
+from jobwell.core.classify import classify
+from jobwell.core.context import Context, SyncContext
+from jobwell.core.duration import text as duration_text
+from jobwell.core.errors import JobwellError
+from jobwell.core.outcome import (
+    Failed,
+    Failure,
+    Outcome,
+    Reject,
+    Released,
+    Retry,
+    Retrying,
+    Snooze,
+    Snoozed,
+    Succeeded,
+    after_seconds,
+)
+from jobwell.core.retry import next_attempt
+from jobwell.core.states import Reason
+from jobwell.core.task import TaskSpec
+from jobwell.store.jobs import Claimed
+from jobwell.worker.executors.threads import Threads
+from jobwell.worker.middleware import Middleware, compose
+
+Stop = Literal["timeout", "shutdown", "lost"]
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 16_000
+UNKNOWN_DELAY = 30.0
+OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """The record that the steps fill.
+
+    Attributes:
+        job: the claimed row.
+        claim_id: the fence of everything that is written about it.
+        limit_at: monotonic time at which it is stopped.
+        stopped: why it was told to stop, if it was.
+        running: the asyncio task it runs in.
+    """
+
+    job: Claimed
+    claim_id: Any
+    spec: TaskSpec | None
+    began: float
+    limit_at: float
+    context: Context | SyncContext | None = None
+    stopped: Stop | None = None
+    running: "asyncio.Task[None] | None" = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+    def stop(self, why: Stop) -> None:
+        """Tell it to stop. An async task is cancelled; a plain function is left behind."""
+        self.stopped = self.stopped or why
+        if self.context is not None:
+            self.context._stop()
+        if self.running is not None:
+            self.running.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all attempts of a worker share."""
+
+    catalog: Catalog
+    threads: Threads
+    middleware: Sequence[Middleware]
+    result_limit: int
+
+
+def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:
+    """The record of a job just claimed."""
+    spec = catalog.get(job.task)
+    now = time.monotonic()
+    limit = spec.timeout if spec is not None else 60.0
+    if job.remaining is not None:
+        limit = min(limit, max(job.remaining, 0.0))
+    return Attempt(job, claim_id, spec, now, now + limit)
+
+
+async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
+    """Run it to its end.
+
+    Returns:
+        The outcome to be stored; None where the worker has lost the job and nothing may be written.
+    """
+    refusal = _open(attempt)
+    if refusal is not None:
+        return refusal
+    try:
+        result = await _call(attempt, around)
+    except BaseException as error:  # noqa: BLE001  everything that user code raises is judged, SystemExit included
+        return _judge(attempt, error)
+    if attempt.stopped == "timeout":
+        return _timed_out(attempt)
+    return _succeeded(attempt, result, around.result_limit)
+
+
+def _open(attempt: Attempt) -> Outcome | None:
+    job, spec = attempt.job, attempt.spec
+    if spec is None:
+        return Released(f"this worker does not know the task {job.task!r}", UNKNOWN_DELAY)
+    if job.remaining is not None and job.remaining <= 0:
+        return Failed(Reason.DEADLINE, OVERDUE, counts=False)
+    try:
+        attempt.args = spec.signature.decode(job.args or "{}")
+    except (JobwellError, ValueError, KeyError, TypeError, AttributeError) as error:
+        said = text.clean(str(error), MESSAGE_LIMIT)
+        return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
+    if spec.signature.context:
+        attempt.context = _context(attempt, spec)
+    correlation.inherit(job.meta, str(job.id))
+    return None
+
+
+def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
+    job = attempt.job
+    kind = Context if spec.executor == "async" else SyncContext
+    return kind(
+        id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
+        monotonic=time.monotonic,
+    )  # fmt: skip
+
+
+async def _call(attempt: Attempt, around: Surroundings) -> Any:
+    spec = attempt.spec
+    assert spec is not None
+    given = (attempt.context,) if spec.signature.context else ()
+    call: Callable[[], Awaitable[Any]]
+    if spec.executor == "thread":
+        call = partial(_on_thread, around.threads, partial(spec.fn, *given, **attempt.args))
+    elif not around.middleware:
+        return await spec.fn(*given, **attempt.args)
+    else:
+        call = partial(spec.fn, *given, **attempt.args)
+    if around.middleware:
+        attempt.context = attempt.context or _context(attempt, spec)
+        call = compose(around.middleware, attempt.context, call)
+    return await call()
+
+
+def _on_thread(threads: Threads, call: Callable[[], Any]) -> Awaitable[Any]:
+    return threads.submit(call)
+
+
+def _judge(attempt: Attempt, error: BaseException) -> Outcome | None:
+    if attempt.stopped == "lost":
+        return None
+    if attempt.stopped == "timeout":
+        return _timed_out(attempt)
+    if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
+        return Released("shutdown")
+    if isinstance(error, Reject):
+        message = text.clean(error.message, MESSAGE_LIMIT)
+        failure = Failure("Reject", message, _trace(error), "", "logical")
+        return Failed(Reason.REJECTED, failure, text.clean(error.code, 200))
+    if isinstance(error, Snooze):
+        return _snoozed(attempt, error)
+    if isinstance(error, Retry):
+        return _again(attempt, _failure(error, "temporary"), error)
+    kind = classify(error)
+    failure = _failure(error, kind)
+    if kind == "logical":
+        return Failed(Reason.REJECTED, failure)
+    return _again(attempt, failure, None)
+
+
+def _timed_out(attempt: Attempt) -> Outcome:
+    spec, job = attempt.spec, attempt.job
+    assert spec is not None
+    if job.remaining is not None and job.remaining <= spec.timeout:
+        return Failed(Reason.DEADLINE, Failure("DeadlinePassed", "the deadline passed while it ran", kind="temporary"))
+    message = f"it ran longer than its time limit of {duration_text(spec.timeout)}"
+    return _again(attempt, Failure("TimeLimit", message, kind="temporary"), None)
+
+
+def _again(attempt: Attempt, failure: Failure, wish: Retry | None) -> Outcome:
+    spec, job = attempt.spec, attempt.job
+    assert spec is not None
+    asked, note = None, None
+    if wish is not None and wish.after is not None:
+        try:
+            asked = after_seconds(wish.after, datetime.now(UTC), "after")
+        except JobwellError as error:  # a wish that cannot be read must not cost the attempt its place
+            note = f"its wish could not be read: {error}"
+    plan = next_attempt(
+        spec.retry, failures=job.failures + 1, kind=failure.kind, asked=asked, remaining=_remaining(attempt), uniform=random
+    )
+    if plan == "exhausted":
+        return Failed(Reason.EXHAUSTED, failure)
+    if plan == "deadline":
+        return Failed(Reason.DEADLINE, failure)
+    return Retrying(plan.delay, failure, plan.note or note)
+
+
+def _snoozed(attempt: Attempt, wish: Snooze) -> Outcome:
+    try:
+        delay = after_seconds(wish.until, datetime.now(UTC), "until")
+    except JobwellError as error:
+        return _again(attempt, _failure(error, "unknown"), None)
+    remaining = _remaining(attempt)
+    message = text.clean(str(wish), MESSAGE_LIMIT)
+    if remaining is not None and delay >= remaining:
+        return Failed(Reason.DEADLINE, Failure("Snooze", f"it asked to sleep past its deadline: {message}"), counts=False)
+    return Snoozed(max(delay, 0.001), message)
+
+
+def _remaining(attempt: Attempt) -> float | None:
+    remaining = attempt.job.remaining
+    return None if remaining is None else remaining - (time.monotonic() - attempt.began)
+
+
+def _succeeded(attempt: Attempt, result: Any, limit: int) -> Succeeded:
+    if result is None:
+        return Succeeded()
+    assert attempt.spec is not None
+    # The work is done: a result that cannot be kept is a note, never another run.
+    try:
+        encoded = attempt.spec.signature.encode_result(result)
+    except Exception as error:  # noqa: BLE001  a result may hold anything, also objects that raise when looked at
+        return Succeeded(None, text.clean(f"its result could not be stored: {_said(error)}", MESSAGE_LIMIT))
+    if len(encoded) > limit:
+        return Succeeded(None, f"its result takes {len(encoded):,} bytes and was not stored; the limit is {limit:,}")
+    return Succeeded(encoded.decode())
+
+
+def _failure(error: BaseException, kind: str) -> Failure:
+    name = type(error).__qualname__ if type(error).__module__ == "builtins" else f"{type(error).__module__}.{type(error).__qualname__}"
+    return Failure(text.clean(name, 200), text.clean(_said(error), MESSAGE_LIMIT), _trace(error), _place(error), kind)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  an error whose text raises is still an error
+        return f"<{type(error).__name__} whose text cannot be read>"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        lines = traceback.format_exception(type(error), error, _user_part(error))
+    except Exception:  # noqa: BLE001
+        return ""
+    return text.clean("".join(lines), TRACEBACK_LIMIT)
+
+
+def _user_part(error: BaseException) -> Any:
+    """The traceback from the first frame of user code on: ours tells the user nothing."""
+    ours = os.path.dirname(__file__)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(ours):
+        trace = trace.tb_next
+    return trace
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(_user_part(error))
+    return text.clean(f"{os.path.basename(frames[-1].filename)}:{frames[-1].name}", 200) if frames else ""

@@ -1,0 +1,193 @@
+"""Claims jobs: only as many as there are free slots, so that no ready job waits behind a busy one.
+
+Polling is the truth; a wake-up only ends a pause early. The order that closes the race with an enqueue: say that this
+worker is idle, look once more, and only then rest, a little longer each time.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from jobwell.core.catalog import Catalog
+from jobwell.core.ids import new_id
+from jobwell.core.outcome import Released
+from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
+from jobwell.store.link import Link
+from jobwell.store.statements import arun
+from jobwell.store.workers import WorkerVerbs
+
+log = logging.getLogger("jobwell.worker")
+
+RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
+LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
+DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
+
+
+@dataclass
+class Free:
+    """Free slots: in all, and on threads."""
+
+    slots: int
+    threads: int
+
+
+class Rotation:
+    """Where the next claim begins: behind the lane where the last one ended (at random the first time), and once in
+    sixteen at a lower rank, round robin, so that low priority is never starved.
+
+    Args:
+        gates: to begin at one of them.
+    """
+
+    def __init__(self, gates: Sequence[int]) -> None:
+        self.gate = random.choice(gates) if gates else FIRST_GATE  # noqa: S311
+        self.tenant = ""
+        self._count = 0
+        self._low = 0
+
+    def from_rank(self) -> int:
+        """The rank at which the next claim begins."""
+        self._count += 1
+        return self._low if self._count % LOWER_RANKS_EVERY == 0 else 0
+
+    def learn(self, rows: Sequence[Claimed]) -> None:
+        """Remember where a claim ended."""
+        last = rows[-1]
+        self.gate, self.tenant = (last.gate, last.tenant) if last.lanes > 1 else (FIRST_GATE, "")
+        if self._count % LOWER_RANKS_EVERY == 0:
+            self._low = last.rank + 1
+
+    def restart(self) -> None:
+        """Nothing at the lower ranks."""
+        self._low = 0
+
+
+class Fetcher:
+    """The claiming service of a worker.
+
+    Args:
+        free: tells the free slots.
+        begin: starts the attempts of what was claimed.
+        held: what the worker's memory holds, for reconciliation: (id, claim id).
+    """
+
+    def __init__(
+        self, *, worker: UUID, queues: Sequence[str], catalog: Catalog, jobs: JobVerbs, workers: WorkerVerbs, link: Link,
+        longest_rest: float, free: Callable[[], Free], begin: Callable[[Sequence[Claimed], UUID], None],
+        held: Callable[[], set[tuple[UUID, UUID]]], clock: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._queues = list(queues)
+        self._catalog = catalog
+        self._jobs = jobs
+        self._workers = workers
+        self._link = link
+        self._rests = (*RESTS, longest_rest)
+        self._free = free
+        self._begin = begin
+        self._held = held
+        self._clock = clock
+        self._all_gates = [spec.gate for spec in catalog]
+        self._loop_gates = [spec.gate for spec in catalog if spec.executor == "async"]
+        self._rotation = Rotation(self._all_gates)
+        self._empty = 0
+        self._idle = False
+        self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
+        self._discover_at = 0.0
+        self.paused = False
+
+    async def tick(self) -> float:
+        """One claim. Returns how long to rest."""
+        free = self._free()
+        if self.paused or free.slots <= 0:
+            return 3600.0  # woken when a slot is free
+        async with self._link.use() as conn:
+            if self._doubtful:
+                await self._reconcile(conn)
+            rows = await self._claim(conn, free)
+            if len(rows) >= free.slots:
+                if self._idle:
+                    await self._say(conn, idle=False)
+                return 0.0
+            if rows:
+                self._empty = 0
+                return 0.0 if self._idle else self._rests[0]
+            self._empty += 1
+            if not self._idle:
+                await self._say(conn, idle=True)
+                return 0.0  # look once more: what was enqueued before we said so woke nobody
+            if self._clock() >= self._discover_at:
+                await self._discover(conn)
+        return self._rests[min(self._empty, len(self._rests)) - 1]
+
+    def failed(self, error: BaseException) -> None:
+        """A round failed; the answer to a claim may be lost."""
+        del error
+        self._doubtful = True
+        self._idle = False
+
+    async def _claim(self, conn: "AsyncConnection[Any]", free: Free) -> list[Claimed]:
+        from_rank = self._rotation.from_rank()
+        rows = await self._claim_from(conn, free, from_rank)
+        if from_rank and not rows:
+            self._rotation.restart()
+            rows = await self._claim_from(conn, free, 0)
+        if rows:
+            self._rotation.learn(rows)
+        return rows
+
+    async def _claim_from(self, conn: "AsyncConnection[Any]", free: Free, from_rank: int) -> list[Claimed]:
+        rows: list[Claimed] = []
+        for gates, most in self._shares(free):
+            want = most - len(rows)
+            if want <= 0 or not gates:
+                continue
+            claim_id = new_id()
+            request = ClaimRequest(
+                self._worker, claim_id, self._queues, gates, want, from_rank, self._rotation.gate, self._rotation.tenant
+            )
+            found = await self._jobs.claim(conn, request)
+            if found:
+                self._begin(await self._with_payloads(conn, found), claim_id)
+                rows += found
+        return rows
+
+    def _shares(self, free: Free) -> list[tuple[list[int], int]]:
+        """Which gates may be claimed, up to how many in all: a job for a thread is claimed only for a free thread."""
+        if free.threads >= free.slots or len(self._loop_gates) == len(self._all_gates):
+            return [(self._all_gates, free.slots)]
+        return [(self._all_gates, free.threads), (self._loop_gates, free.slots)]
+
+    async def _with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:
+        apart = [row.id for row in rows if row.args is None]
+        if not apart:
+            return rows
+        held = await self._jobs.payloads(conn, apart)
+        return [row._replace(args=held.get(row.id)) if row.args is None else row for row in rows]
+
+    async def _say(self, conn: "AsyncConnection[Any]", *, idle: bool) -> None:
+        await arun(conn, self._workers.say_idle(self._worker, idle))
+        self._idle = idle
+
+    async def _reconcile(self, conn: "AsyncConnection[Any]") -> None:
+        """Hand back, uncounted, what carries our claim ids but is not in our memory."""
+        stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in self._held()]
+        if stray:
+            log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
+            await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
+        self._doubtful = False
+
+    async def _discover(self, conn: "AsyncConnection[Any]") -> None:
+        """Learn gates of known tasks that another release declared with other resources."""
+        self._discover_at = self._clock() + DISCOVER_EVERY
+        for gate, task in (await self._jobs.gates(conn, self._queues)).items():
+            spec = self._catalog.get(task)
+            if spec is not None and gate not in self._all_gates:
+                self._all_gates.append(gate)
+                if spec.executor == "async":
+                    self._loop_gates.append(gate)

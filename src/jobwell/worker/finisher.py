@@ -1,0 +1,121 @@
+"""Stores outcomes: a lone one at once, a flood in large batches. A slot is free only when its outcome is stored.
+
+While the database is away the outcomes wait here and are tried again; they are good as long as the lease lives.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from jobwell.core.outcome import Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.store.jobs import JobVerbs
+from jobwell.store.link import Link
+from jobwell.worker.attempt import Attempt
+
+log = logging.getLogger("jobwell.worker")
+
+LARGEST = 500
+Ended = tuple[Attempt, Outcome]
+EMERGENCY = Failure("Unstorable", "what the job left could not be stored; see the worker's log")
+
+
+class Finisher:
+    """Gathers outcomes and writes them, fenced.
+
+    Args:
+        verbs: the store.
+        link: its connection.
+        stored: told of attempts whose slots are free now.
+        soon: told when a job will be due within seconds.
+    """
+
+    def __init__(
+        self, verbs: JobVerbs, link: Link, stored: Callable[[list[Attempt]], None], soon: Callable[[], None]
+    ) -> None:
+        self._verbs = verbs
+        self._link = link
+        self._stored = stored
+        self._soon = soon
+        self._waiting: list[Ended] = []
+        self.wake: Callable[[], None] = lambda: None
+
+    @property
+    def waiting(self) -> int:
+        """Outcomes that are not stored yet."""
+        return len(self._waiting)
+
+    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take an outcome in."""
+        self._waiting.append((attempt, outcome))
+        if len(self._waiting) == 1:
+            self.wake()
+
+    async def tick(self) -> float:
+        """Write what has gathered. What is not written stays for the next round."""
+        if not self._waiting:
+            return 3600.0
+        batch = self._waiting[:LARGEST]
+        await self._write(batch)
+        del self._waiting[: len(batch)]
+        self._stored([attempt for attempt, _ in batch])
+        return 0.0 if self._waiting else 3600.0
+
+    async def _write(self, batch: list[Ended]) -> None:
+        try:
+            async with self._link.use() as conn:
+                lost = await self._settle(conn, batch)
+        except psycopg.errors.DataError as error:
+            if len(batch) == 1:
+                await self._write_bare(batch[0], error)
+                return
+            # Something in it cannot be stored: each on its own, so that the others are.
+            for ended in batch:
+                await self._write([ended])
+            return
+        if lost:
+            log.warning("ownership lost: %d job(s) belong to another worker now; their outcome here was dropped: %s",
+                        len(lost), ", ".join(str(job) for job in sorted(lost)[:5]))  # fmt: skip
+
+    async def _write_bare(self, ended: Ended, error: Exception) -> None:
+        attempt, outcome = ended
+        log.error("the outcome of job %s could not be stored as it is: %s", attempt.job.id, error)
+        bare: Outcome
+        match outcome:
+            case Succeeded():
+                bare = Succeeded(None, "its result could not be stored")
+            case Failed():
+                bare = Failed(outcome.reason, EMERGENCY, counts=outcome.counts)
+            case Retrying():
+                bare = replace(outcome, failure=EMERGENCY, note=None)
+            case Snoozed():
+                bare = Snoozed(outcome.delay)
+            case Released():
+                bare = Released("handed back", outcome.delay)
+        async with self._link.use() as conn:
+            await self._settle(conn, [(attempt, bare)])
+
+    async def _settle(self, conn: "psycopg.AsyncConnection[Any]", batch: list[Ended]) -> set[UUID]:
+        done = [(a, o) for a, o in batch if type(o) is Succeeded]
+        lost: set[UUID] = set()
+        if done:
+            ids = [attempt.job.id for attempt, _ in done]
+            claims = [attempt.claim_id for attempt, _ in done]
+            lost |= await self._verbs.finish(conn, ids, claims, [end for _, end in done])
+            if len(done) == len(batch):
+                return lost
+        failed = [(a.job.id, a.claim_id, a.job.task, o) for a, o in batch if isinstance(o, Failed)]
+        if failed:
+            lost |= await self._verbs.fail(conn, failed)
+        again = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Retrying)]
+        if again:
+            lost |= await self._verbs.retry(conn, again)
+        back = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Snoozed | Released)]
+        if back:
+            lost |= await self._verbs.postpone(conn, back)
+        if again or back:
+            self._soon()
+        return lost

@@ -1,0 +1,60 @@
+"""Keeps the tables in shape: partitions for the days ahead, and out with what is older than the retention."""
+
+import logging
+import time
+import uuid
+from typing import Any
+
+import psycopg
+
+from jobwell.store.link import Link
+from jobwell.store.statements import Program, arun
+from jobwell.store.upkeep import LOCK_TIMEOUT, UpkeepVerbs, first_id_of
+from jobwell.store.workers import WorkerVerbs
+
+log = logging.getLogger("jobwell.worker")
+
+EVERY = 600.0
+DEAD_WORKERS_KEPT = 86400.0
+FIRST = uuid.UUID(int=0)
+
+
+class Prune:
+    """The upkeep service: small commits, a lock timeout on everything that alters a table.
+
+    Args:
+        retention: seconds for which finished jobs are kept.
+    """
+
+    def __init__(self, upkeep: UpkeepVerbs, workers: WorkerVerbs, link: Link, retention: float) -> None:
+        self._upkeep = upkeep
+        self._workers = workers
+        self._link = link
+        self._retention = retention
+        self._walk = FIRST
+
+    async def tick(self) -> float:
+        """One round; while payloads are left to look at, the next comes soon."""
+        for program in (
+            self._upkeep.make_partitions(),
+            self._upkeep.drop_old("finished", seconds=self._retention),
+            self._upkeep.drop_old("attempts", seconds=self._retention),
+        ):
+            await self._alter(program)
+        async with self._link.use() as conn:
+            await arun(conn, self._upkeep.delete_old(seconds=self._retention))
+            await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
+            before = first_id_of(max(0, int((time.time() - self._retention) * 1000)))
+            looked, last = await arun(conn, self._upkeep.delete_payloads(after=self._walk, before=before))
+        self._walk = last or FIRST
+        return 1.0 if looked else EVERY
+
+    async def _alter(self, program: Program[Any]) -> None:
+        try:
+            async with self._link.use() as conn, conn.transaction():
+                await conn.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+                await arun(conn, program)
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable) as error:
+            log.debug("upkeep of a table was put off: %s", error)
+        finally:
+            program.close()

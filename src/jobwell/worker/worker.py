@@ -1,0 +1,277 @@
+"""One worker process: composes the services and lives from registration to the last hand-back.
+
+    fetcher     claims for free slots            finisher   stores outcomes
+    heartbeat   renews the lease, wakes          limits     stops what is over time
+    due, rescue, prune                           housekeeping, done by any worker
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from uuid import UUID
+
+import jobwell
+from jobwell.app import App
+from jobwell.core.errors import StoreError
+from jobwell.core.ids import new_id
+from jobwell.core.outcome import Outcome, Released
+from jobwell.runtime.loop import Loop
+from jobwell.store.database import Database, is_lost
+from jobwell.store.jobs import Claimed, JobVerbs
+from jobwell.store.link import Link
+from jobwell.store.statements import arun
+from jobwell.store.upkeep import UpkeepVerbs
+from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.executors.threads import Threads
+from jobwell.worker.fetcher import Fetcher, Free
+from jobwell.worker.finisher import Finisher
+from jobwell.worker.heartbeat import Heartbeat, LoopWatch
+from jobwell.worker.housekeeping.due import Due
+from jobwell.worker.housekeeping.prune import Prune
+from jobwell.worker.housekeeping.rescue import Rescue
+from jobwell.worker.limits import Limits
+
+log = logging.getLogger("jobwell.worker")
+
+EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
+
+
+class Worker:
+    """Works until it is told to stop.
+
+    Args:
+        app: with its tasks loaded.
+        queues: which to serve (default: the settings', then all that the app declares).
+        slots, threads: jobs at once; of these, plain functions at once.
+        id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
+    """
+
+    def __init__(
+        self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, threads: int | None = None, id: UUID | None = None,  # noqa: A002
+    ) -> None:
+        settings = app.settings
+        self.id = id or new_id()
+        self.queues = tuple(queues) or settings.queues or app.queues
+        self.slots = slots or settings.slots
+        self._threads_allowed = min(threads or settings.threads, self.slots)
+        self._app = app
+        self._settings = settings
+        self._database: Database = app.database
+        self._running: dict[tuple[UUID, UUID], Attempt] = {}
+        self._on_threads = 0
+        self._leaked = 0
+        self._stop = asyncio.Event()
+        self._at_once = False
+        self._exit = EXIT_OK
+        self._ready = asyncio.Event()
+        self.finished = 0
+
+    @property
+    def busy(self) -> int:
+        """Jobs whose slots are taken."""
+        return len(self._running)
+
+    async def ready(self) -> None:
+        """Wait until it is registered and claims."""
+        await self._ready.wait()
+
+    def stop(self) -> None:
+        """Begin to drain: no more claims; what runs has the grace to end. The second call ends the grace."""
+        if self._stop.is_set():
+            self._at_once = True
+            self._wake_drain()
+        self._stop.set()
+
+    async def run(self) -> int:
+        """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
+
+        Raises:
+            StoreUnavailable: the store cannot be reached at the start.
+        """
+        self._compose()
+        await self._register()
+        heartbeat = self._heartbeat()
+        heartbeat.start()
+        for loop in self._loops:
+            loop.start()
+        self._ready.set()
+        try:
+            await self._stop.wait()
+            await self._drain()
+        finally:
+            heartbeat.stop()
+            for loop in self._loops:
+                await loop.stop()
+            await self._leave()
+            self._threads.close()
+            for link in (self._claims, self._ends):
+                await link.close()
+            await asyncio.to_thread(heartbeat.join, 2.0)
+        return self._exit
+
+    def _compose(self) -> None:
+        settings, database = self._settings, self._database
+        self._jobs = JobVerbs(database.statements)
+        self._workers = WorkerVerbs(database.statements)
+        self._claims = Link(database, "claims")
+        self._ends = Link(database, "finish")
+        self._threads = Threads(asyncio.get_running_loop())
+        self._around = Surroundings(self._app.catalog, self._threads, self._app.middleware, settings.result_limit)
+        self._drained = asyncio.Event()
+        self._fetcher = Fetcher(
+            worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
+            link=self._claims, longest_rest=settings.poll, free=self._free, begin=self._begin, held=self._held,
+            clock=time.monotonic,
+        )  # fmt: skip
+        due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
+        self._finisher = Finisher(self._jobs, self._ends, self._stored, lambda: self._due_loop.wake())
+        rescue = Rescue(
+            self._workers, self._claims, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
+            rescued=self._wake_fetcher,
+        )  # fmt: skip
+        prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
+        limits = Limits(lambda: list(self._running.values()), time.monotonic)
+        make = self._loop
+        self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
+        self._finish_loop = make("finisher", self._finisher.tick)
+        self._due_loop = make("due", due.tick)
+        self._finisher.wake = self._finish_loop.wake
+        self._loops = [
+            self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
+            make("prune", prune.tick), make("limits", limits.tick),
+        ]  # fmt: skip
+
+    def _loop(self, name: str, tick: object, failed: object = None) -> Loop:
+        return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal, on_error=failed)  # type: ignore[arg-type]
+
+    def _heartbeat(self) -> Heartbeat:
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+
+        def on_loop(call: object, *args: object) -> None:
+            try:
+                loop.call_soon_threadsafe(call, *args)  # type: ignore[arg-type]
+            except RuntimeError:
+                pass  # the loop has ended; so has the worker
+
+        def stack() -> str:
+            frame = sys._current_frames().get(thread)
+            return "".join(traceback.format_stack(frame)) if frame else ""
+
+        watch = LoopWatch(on_loop, self._blocked, stack)
+        return Heartbeat(
+            self._database, self._workers, self.id, busy=lambda: len(self._running),
+            wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(self._lease_lost, why), watch=watch,
+        )  # fmt: skip
+
+    async def _register(self) -> None:
+        async with self._claims.use() as conn:
+            await arun(conn, self._workers.register(
+                self.id, lease=self._settings.lease, pid=os.getpid(), host=socket.gethostname(), name=f"{socket.gethostname()}/{os.getpid()}",
+                version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
+
+    def _free(self) -> Free:
+        return Free(self.slots - len(self._running), self._threads_allowed - self._on_threads)
+
+    def _held(self) -> set[tuple[UUID, UUID]]:
+        return set(self._running)
+
+    def _begin(self, rows: Sequence[Claimed], claim_id: UUID) -> None:
+        create = asyncio.get_running_loop().create_task
+        for row in rows:
+            attempt = begin(row, claim_id, self._app.catalog)
+            self._running[row.id, claim_id] = attempt
+            if attempt.spec is not None and attempt.spec.executor == "thread":
+                self._on_threads += 1
+            attempt.running = create(self._attempt(attempt))
+
+    async def _attempt(self, attempt: Attempt) -> None:
+        outcome: Outcome | None
+        try:
+            outcome = await run(attempt, self._around)
+        except BaseException as error:  # noqa: BLE001  a fault of ours, or a cancellation before its first step
+            outcome = None if attempt.stopped == "lost" else Released("shutdown" if attempt.stopped else f"a fault of the worker: {error!r}")
+            if not attempt.stopped:
+                log.exception("the attempt of job %s broke", attempt.job.id)
+        attempt.running = None
+        if outcome is None:
+            self._stored([attempt])
+        else:
+            self._finisher.add(attempt, outcome)
+
+    def _stored(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            if self._running.pop((attempt.job.id, attempt.claim_id), None) is None:
+                continue
+            self.finished += 1
+            if attempt.spec is not None and attempt.spec.executor == "thread":
+                self._on_threads -= 1
+        self._wake_fetcher()
+        if self._stop.is_set():
+            self._wake_drain()
+
+    def _wake_fetcher(self) -> None:
+        self._fetch_loop.wake()
+
+    def _wake_drain(self) -> None:
+        self._drained.set()
+
+    async def _drain(self) -> None:
+        """Wait the grace, then stop what is left, and see every outcome stored."""
+        self._fetcher.paused = True
+        await self._fetch_loop.stop()  # a claim under way is finished or found by reconciliation
+        if self._exit == EXIT_OK:
+            await self._quietly(self._workers.drain(self.id))
+            log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)
+            await self._until_empty(0.0 if self._at_once else self._settings.grace)
+        for attempt in list(self._running.values()):
+            attempt.stop("shutdown")
+        await self._until_empty(2.0, ignore_haste=True)
+        if self._running:
+            log.warning("%d job(s) did not end; they are taken back when the lease ends", len(self._running))
+
+    async def _until_empty(self, seconds: float, *, ignore_haste: bool = False) -> None:
+        until = time.monotonic() + seconds
+        while self._running and (rest := until - time.monotonic()) > 0 and (ignore_haste or not self._at_once):
+            self._drained.clear()
+            try:
+                await asyncio.wait_for(self._drained.wait(), rest)
+            except TimeoutError:
+                return
+
+    async def _leave(self) -> None:
+        program = self._workers.expire(self.id) if self._running else self._workers.leave(self.id)
+        await self._quietly(program)
+
+    async def _quietly(self, program: object) -> None:
+        try:
+            async with self._claims.use() as conn:
+                await arun(conn, program)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001  on the way out: the lease ends by itself
+            log.warning("the store could not be told: %s", error)
+
+    def _blocked(self, seconds: float, stack: str) -> None:
+        names = ", ".join(sorted({a.job.task for a in list(self._running.values()) if a.spec and a.spec.executor == "async"}))
+        log.warning("the event loop has been blocked for %.1f s by one of: %s\n%s", seconds, names or "no job", stack)
+
+    def _lease_lost(self, why: str) -> None:
+        log.error("the lease is lost: %s", why)
+        self._exit = EXIT_LOST
+        for attempt in list(self._running.values()):
+            attempt.stop("lost")
+        self._stop.set()
+
+    def _fatal(self, name: str, error: BaseException) -> None:
+        log.critical("%s fails again and again; this worker ends: %s", name, error)
+        self._exit = EXIT_FAILED
+        self._stop.set()
+
+
+def _is_weather(error: BaseException) -> bool:
+    return is_lost(error) or isinstance(error, StoreError)

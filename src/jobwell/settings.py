@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from jobwell.core import duration
 from jobwell.core.errors import DeclarationError, SettingsError
@@ -36,7 +35,7 @@ def _whole(value: Any, name: str) -> int:
 def _words(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
-    if not all(isinstance(word, str) for word in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
         raise SettingsError(f"{name}={value!r} must be a list of names")
     return tuple(value)
 
@@ -47,22 +46,21 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
-def _setting(default: Any, about: str, read: Any = _text) -> Any:
-    return field(default=default, metadata={"about": about, "read": read})
+def _setting(default: Any, about: str, read: Any = _text, *, secret: bool = False) -> Any:
+    return field(default=default, repr=not secret, metadata={"about": about, "read": read})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """All settings. Durations are seconds; sizes are bytes."""
 
-    database_url: str = _setting("", "where the jobs are: postgresql://… or 'embedded'")
-    direct_url: str = _setting("", "a URL past the pooler, for LISTEN; empty: database_url")
+    database_url: str = _setting("", "where the jobs are: postgresql://… or 'embedded'", secret=True)
+    direct_url: str = _setting("", "a URL past the pooler, for LISTEN; empty: database_url", secret=True)
     schema: str = _setting("jobwell", "the schema that holds the tables")
     app: str = _setting("", "module:attribute of the App, for the command line")
     queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)
     processes: int = _setting(1, "worker processes", _whole)
     slots: int = _setting(100, "jobs at once in each process", _whole)
-    threads: int = _setting(32, "plain functions at once in each process", _whole)
     lease: float = _setting(10.0, "a worker that is silent for so long is dead and its jobs are rescued", _duration)
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
     poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
@@ -77,7 +75,7 @@ class Settings:
         if not _SCHEMA.fullmatch(self.schema):
             raise SettingsError(f"schema={self.schema!r}: use lower-case letters, digits and '_', at most 40, no digit first")
         for name, least, most in (
-            ("processes", 1, 64), ("slots", 1, 10_000), ("threads", 1, 1_000), ("lease", 2, 3600), ("grace", 0, 86400),
+            ("processes", 1, 64), ("slots", 1, 10_000), ("lease", 2, 3600), ("grace", 0, 86400),
             ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),
             ("retention", 3600, 3660 * 86400), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
         ):  # fmt: skip
@@ -135,9 +133,10 @@ def load(
     """
     environ = os.environ if environ is None else environ
     file_values, file_name = _from_file(folder or Path.cwd())
+    from_environment, variables = _from_environment(environ)
     sources = [
         ("argument", {name: value for name, value in (arguments or {}).items() if value is not None}),
-        ("environment", _from_environment(environ)),
+        ("environment", from_environment),
         (file_name, file_values),
     ]
     known = {entry.name: entry for entry in fields(Settings) if "about" in entry.metadata}
@@ -145,6 +144,7 @@ def load(
     origins: dict[str, str] = {}
     for origin, given in sources:
         for name, value in given.items():
+            where = variables[name] if origin == "environment" else origin
             if name not in known:
                 raise SettingsError(f"{origin}: there is no setting {name!r}; `jobwell doctor` lists them")
             if name in values:
@@ -152,8 +152,8 @@ def load(
             try:
                 values[name] = known[name].metadata["read"](value, name)
             except (SettingsError, DeclarationError) as error:
-                raise SettingsError(f"{origin}: {error.message}") from None
-            origins[name] = f"JOBWELL_{name.upper()}" if origin == "environment" else origin
+                raise SettingsError(f"{where}: {error.message}") from None
+            origins[name] = where
     try:
         return Settings(**values, origins=origins)
     except SettingsError as error:
@@ -178,30 +178,29 @@ def check_url(url: str, name: str) -> None:
 
 
 def masked(url: str) -> str:
-    """The URL without its password."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is None:
-            return url
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
-    except ValueError:
-        return re.sub(r"://[^@/]*@", "://***@", url)
+    """The URL without its passwords, also where it is not well-formed: it is shown in errors about just that."""
+    url = re.sub(r"(://[^:/?#@]*:).*@", r"\1***@", url, flags=re.DOTALL)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", url)
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    known = {entry.name for entry in fields(Settings) if "about" in entry.metadata}
-    found = {}
-    for key, value in environ.items():
-        name = key.removeprefix("JOBWELL_").lower()
-        if key.startswith("JOBWELL_") and name in known and value != "":
-            found[name] = value
-        elif key.startswith("JOBWELL_") and name.removesuffix("_file") in known and name.endswith("_file") and value:
+def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The values, and the variable that each one came from."""
+    found, variables = {}, {}
+    for entry in fields(Settings):
+        variable = f"JOBWELL_{entry.name.upper()}"
+        value, file = environ.get(variable), environ.get(f"{variable}_FILE")
+        if value and file:
+            raise SettingsError(f"{variable} and {variable}_FILE are both set; keep one of them")
+        if file:
+            variable += "_FILE"
             try:
-                found[name.removesuffix("_file")] = Path(value).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise SettingsError(f"{key}={value!r}: the file cannot be read ({error.strerror})") from None
-    return found
+                value = Path(file).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                said = getattr(error, "strerror", None) or "it is not UTF-8"
+                raise SettingsError(f"{variable}={file!r}: the file cannot be read ({said})") from None
+        if value and "about" in entry.metadata:
+            found[entry.name], variables[entry.name] = value, variable
+    return found, variables
 
 
 def _from_file(folder: Path) -> tuple[dict[str, Any], str]:
@@ -214,8 +213,10 @@ def _from_file(folder: Path) -> tuple[dict[str, Any], str]:
                 data = tomllib.loads(path.read_text(encoding="utf-8"))
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
                 raise SettingsError(f"{path}: cannot be read: {error}") from None
-            section = data if name == "jobwell.toml" else data.get("tool", {}).get("jobwell")
-            if section is not None:
-                return dict(section), str(path)
-            return {}, str(path)  # the nearest project ends the search
+            section: Any = data
+            for part in () if name == "jobwell.toml" else ("tool", "jobwell"):
+                section = section.get(part, {})
+                if not isinstance(section, dict):
+                    raise SettingsError(f"{path}: {part} must be a table")
+            return section, str(path)  # the nearest project ends the search
     return {}, "file"

@@ -74,7 +74,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(VALUES)
 def test_any_nesting_of_supported_values_comes_back_as_it_was(value: Any) -> None:
     stored = encode(value, KNOWN)
@@ -106,7 +106,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(JSON | st.lists(st.sampled_from(sorted(KNOWN)) | JSON, max_size=3).map(lambda pair: {"$data": pair}))
 def test_any_json_is_read_or_refused_as_invalid_arguments(value: Any) -> None:
     try:
@@ -349,6 +349,6 @@ def test_equal_sets_have_equal_bytes_in_every_process() -> None:
     )
     made = {
         subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, check=True).stdout
-        for seed in range(1, 6)
+        for seed in range(1, 4)
     }
     assert len(made) == 1

@@ -115,11 +115,11 @@ class Signature:
 
     def validate(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Validate named arguments; values come back converted to the declared types."""
-        from pydantic import ValidationError
-
         try:
             return self._validator.validate_python(named)  # type: ignore[no-any-return]
-        except ValidationError as error:
+        except ValueError as error:
+            if not hasattr(error, "errors"):  # not pydantic's: raised by a validator of the user's class
+                raise
             raise _invalid(self.name, error) from None
 
     def encode(self, named: Mapping[str, Any]) -> bytes:

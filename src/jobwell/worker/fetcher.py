@@ -7,7 +7,6 @@ worker is idle, look once more, and only then rest, a little longer each time.
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -26,14 +25,6 @@ log = logging.getLogger("jobwell.worker")
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
-
-
-@dataclass
-class Free:
-    """Free slots: in all, and on threads."""
-
-    slots: int
-    threads: int
 
 
 class Rotation:
@@ -78,7 +69,7 @@ class Fetcher:
 
     def __init__(
         self, *, worker: UUID, queues: Sequence[str], catalog: Catalog, jobs: JobVerbs, workers: WorkerVerbs, link: Link,
-        longest_rest: float, free: Callable[[], Free], begin: Callable[[Sequence[Claimed], UUID], None],
+        longest_rest: float, free: Callable[[], int], begin: Callable[[Sequence[Claimed], UUID], None],
         held: Callable[[], set[tuple[UUID, UUID]]], clock: Callable[[], float],
     ) -> None:
         self._worker = worker
@@ -92,9 +83,8 @@ class Fetcher:
         self._begin = begin
         self._held = held
         self._clock = clock
-        self._all_gates = [spec.gate for spec in catalog]
-        self._loop_gates = [spec.gate for spec in catalog if spec.executor == "async"]
-        self._rotation = Rotation(self._all_gates)
+        self._gates = [spec.gate for spec in catalog]
+        self._rotation = Rotation(self._gates)
         self._empty = 0
         self._idle = False
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
@@ -104,13 +94,13 @@ class Fetcher:
     async def tick(self) -> float:
         """One claim. Returns how long to rest."""
         free = self._free()
-        if self.paused or free.slots <= 0:
+        if self.paused or free <= 0:
             return 3600.0  # woken when a slot is free
         async with self._link.use() as conn:
             if self._doubtful:
                 await self._reconcile(conn)
             rows = await self._claim(conn, free)
-            if len(rows) >= free.slots:
+            if len(rows) >= free:
                 if self._idle:
                     await self._say(conn, idle=False)
                 return 0.0
@@ -131,37 +121,25 @@ class Fetcher:
         self._doubtful = True
         self._idle = False
 
-    async def _claim(self, conn: "AsyncConnection[Any]", free: Free) -> list[Claimed]:
+    async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
         from_rank = self._rotation.from_rank()
-        rows = await self._claim_from(conn, free, from_rank)
+        rows = await self._claim_from(conn, want, from_rank)
         if from_rank and not rows:
             self._rotation.restart()
-            rows = await self._claim_from(conn, free, 0)
+            rows = await self._claim_from(conn, want, 0)
         if rows:
             self._rotation.learn(rows)
         return rows
 
-    async def _claim_from(self, conn: "AsyncConnection[Any]", free: Free, from_rank: int) -> list[Claimed]:
-        rows: list[Claimed] = []
-        for gates, most in self._shares(free):
-            want = most - len(rows)
-            if want <= 0 or not gates:
-                continue
-            claim_id = new_id()
-            request = ClaimRequest(
-                self._worker, claim_id, self._queues, gates, want, from_rank, self._rotation.gate, self._rotation.tenant
-            )
-            found = await self._jobs.claim(conn, request)
-            if found:
-                self._begin(await self._with_payloads(conn, found), claim_id)
-                rows += found
+    async def _claim_from(self, conn: "AsyncConnection[Any]", want: int, from_rank: int) -> list[Claimed]:
+        claim_id = new_id()
+        request = ClaimRequest(
+            self._worker, claim_id, self._queues, self._gates, want, from_rank, self._rotation.gate, self._rotation.tenant
+        )
+        rows = await self._jobs.claim(conn, request)
+        if rows:
+            self._begin(await self._with_payloads(conn, rows), claim_id)
         return rows
-
-    def _shares(self, free: Free) -> list[tuple[list[int], int]]:
-        """Which gates may be claimed, up to how many in all: a job for a thread is claimed only for a free thread."""
-        if free.threads >= free.slots or len(self._loop_gates) == len(self._all_gates):
-            return [(self._all_gates, free.slots)]
-        return [(self._all_gates, free.threads), (self._loop_gates, free.slots)]
 
     async def _with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:
         apart = [row.id for row in rows if row.args is None]
@@ -186,8 +164,5 @@ class Fetcher:
         """Learn gates of known tasks that another release declared with other resources."""
         self._discover_at = self._clock() + DISCOVER_EVERY
         for gate, task in (await self._jobs.gates(conn, self._queues)).items():
-            spec = self._catalog.get(task)
-            if spec is not None and gate not in self._all_gates:
-                self._all_gates.append(gate)
-                if spec.executor == "async":
-                    self._loop_gates.append(gate)
+            if task in self._catalog and gate not in self._gates:
+                self._gates.append(gate)

@@ -18,7 +18,7 @@ from jobwell.worker.attempt import Attempt
 
 log = logging.getLogger("jobwell.worker")
 
-LARGEST = 500
+LARGEST = 500  # outcomes in one statement
 Ended = tuple[Attempt, Outcome]
 EMERGENCY = Failure("Unstorable", "what the job left could not be stored; see the worker's log")
 
@@ -29,15 +29,17 @@ class Finisher:
     Args:
         verbs: the store.
         link: its connection.
+        largest: outcomes in one statement at the most.
         stored: told of attempts whose slots are free now.
         soon: told when a job will be due within seconds.
     """
 
     def __init__(
-        self, verbs: JobVerbs, link: Link, stored: Callable[[list[Attempt]], None], soon: Callable[[], None]
+        self, verbs: JobVerbs, link: Link, *, largest: int, stored: Callable[[list[Attempt]], None], soon: Callable[[], None]
     ) -> None:
         self._verbs = verbs
         self._link = link
+        self._largest = max(1, min(largest, LARGEST))
         self._stored = stored
         self._soon = soon
         self._waiting: list[Ended] = []
@@ -58,7 +60,7 @@ class Finisher:
         """Write what has gathered. What is not written stays for the next round."""
         if not self._waiting:
             return 3600.0
-        batch = self._waiting[:LARGEST]
+        batch = self._waiting[: self._largest]
         await self._write(batch)
         del self._waiting[: len(batch)]
         self._stored([attempt for attempt, _ in batch])

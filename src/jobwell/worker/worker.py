@@ -30,7 +30,7 @@ from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.fetcher import Fetcher, Free
+from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import Heartbeat, LoopWatch
 from jobwell.worker.housekeeping.due import Due
@@ -49,24 +49,21 @@ class Worker:
     Args:
         app: with its tasks loaded.
         queues: which to serve (default: the settings', then all that the app declares).
-        slots, threads: jobs at once; of these, plain functions at once.
+        slots: jobs at once.
         id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
     """
 
     def __init__(
-        self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, threads: int | None = None, id: UUID | None = None,  # noqa: A002
+        self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, id: UUID | None = None,  # noqa: A002
     ) -> None:
         settings = app.settings
         self.id = id or new_id()
         self.queues = tuple(queues) or settings.queues or app.queues
         self.slots = slots or settings.slots
-        self._threads_allowed = min(threads or settings.threads, self.slots)
         self._app = app
         self._settings = settings
         self._database: Database = app.database
         self._running: dict[tuple[UUID, UUID], Attempt] = {}
-        self._on_threads = 0
-        self._leaked = 0
         self._stop = asyncio.Event()
         self._at_once = False
         self._exit = EXIT_OK
@@ -131,7 +128,9 @@ class Worker:
             clock=time.monotonic,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        self._finisher = Finisher(self._jobs, self._ends, self._stored, lambda: self._due_loop.wake())
+        self._finisher = Finisher(
+            self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=lambda: self._due_loop.wake()
+        )
         rescue = Rescue(
             self._workers, self._claims, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
@@ -176,8 +175,13 @@ class Worker:
                 self.id, lease=self._settings.lease, pid=os.getpid(), host=socket.gethostname(), name=f"{socket.gethostname()}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
 
-    def _free(self) -> Free:
-        return Free(self.slots - len(self._running), self._threads_allowed - self._on_threads)
+    def _free(self) -> int:
+        free = self.slots - len(self._running)
+        # In a flood, half of the slots at a time: one half is claimed while the other is stored. Without it the batches
+        # fall apart into ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
+        if free < self.slots // 2 and self._finisher.waiting:
+            return 0
+        return free
 
     def _held(self) -> set[tuple[UUID, UUID]]:
         return set(self._running)
@@ -187,8 +191,6 @@ class Worker:
         for row in rows:
             attempt = begin(row, claim_id, self._app.catalog)
             self._running[row.id, claim_id] = attempt
-            if attempt.spec is not None and attempt.spec.executor == "thread":
-                self._on_threads += 1
             attempt.running = create(self._attempt(attempt))
 
     async def _attempt(self, attempt: Attempt) -> None:
@@ -207,11 +209,8 @@ class Worker:
 
     def _stored(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
-            if self._running.pop((attempt.job.id, attempt.claim_id), None) is None:
-                continue
-            self.finished += 1
-            if attempt.spec is not None and attempt.spec.executor == "thread":
-                self._on_threads -= 1
+            if self._running.pop((attempt.job.id, attempt.claim_id), None) is not None:
+                self.finished += 1
         self._wake_fetcher()
         if self._stop.is_set():
             self._wake_drain()

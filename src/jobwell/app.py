@@ -3,7 +3,7 @@
 import fnmatch
 import importlib
 import pkgutil
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
@@ -210,6 +210,15 @@ class App(Tasks):
     def correlate(self, **fields: str | int | float | bool | None) -> AbstractContextManager[None]:
         """Give request_id, initiator and the like to every job enqueued inside, and to the children of those jobs."""
         return correlation.correlate(**fields)
+
+    def override(self, settings: Mapping[str, Any]) -> None:
+        """Let a command line go before what the module says; before the first use.
+
+        Raises:
+            SettingsError: a value is wrong.
+        """
+        self._given.update(settings)
+        self.settings = setting.load(self._given)
 
     def close(self) -> None:
         """Give the connections back. The app can be used again afterwards."""

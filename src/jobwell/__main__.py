@@ -1,0 +1,5 @@
+"""`python -m jobwell`."""
+
+from jobwell.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""What people may do, with audit: used by every face alike."""

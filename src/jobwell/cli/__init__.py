@@ -1,0 +1,90 @@
+"""The command line. Commands are imported when they are called, so that `--help` is quick."""
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from jobwell.core import errors
+
+EXIT_CODES = """\b
+Exit codes: 0 done · 1 failed · 2 wrong usage · 3 not found · 4 not possible in this state
+            75 the database cannot be reached, try again · 78 a setting, the app or the tables are wrong"""
+
+_COMMANDS = {
+    "bench": "bench:bench",
+    "demo": "demo:demo",
+    "doctor": "doctor:doctor",
+    "jobs": "jobs:jobs",
+    "migrate": "migrate:migrate",
+    "quarantine": "quarantine:quarantine",
+    "status": "status:status",
+    "up": "worker:up",
+    "worker": "worker:worker",
+}
+
+_CODES: tuple[tuple[type[errors.JobwellError], int], ...] = (
+    (errors.NotFound, 3),
+    (errors.Conflict, 4),
+    (errors.StoreUnavailable, 75),
+    (errors.SchemaMismatch, 78),
+    (errors.SettingsError, 78),
+    (errors.DeclarationError, 78),
+)
+
+
+class Commands(click.Group):
+    """Commands by name, imported at their call."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one."""
+        place = _COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, attribute = place.split(":")
+        found: Any = getattr(importlib.import_module(f"jobwell.cli.{module}"), attribute)
+        return found  # type: ignore[no-any-return]
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name in the error."""
+        import difflib
+
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            ctx.fail(f"there is no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="jobwell", message="%(prog)s %(version)s")
+def root() -> None:
+    """Background jobs for business applications on PostgreSQL.
+
+    \b
+    Which database: JOBWELL_DATABASE_URL=postgresql://…, or 'embedded' to try things out.
+    Begin with `jobwell doctor`; watch real work being done with `jobwell demo`.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+    try:
+        code = root.main(args=arguments, prog_name="jobwell", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except errors.JobwellError as error:
+        click.echo(f"jobwell: {error.message}", err=True)
+        sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
+    except BrokenPipeError:  # `jobwell jobs list | head`
+        sys.stdout = None  # type: ignore[assignment]
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,95 @@
+"""`jobwell doctor`."""
+
+import time
+from typing import Any
+
+import click
+
+from jobwell import settings as setting
+from jobwell.cli.output import console, facts, json_out, output_option, store_options, table
+
+
+@click.command()
+@output_option
+@store_options
+def doctor(output: str, database_url: str | None, schema: str | None) -> int:
+    """Each setting and where it came from, the server, and what is wrong, in words. Exit code 1 when something is."""
+    settings = setting.load({"database_url": database_url, "schema": schema})
+    rows = [{"setting": name, "value": value, "from": origin, "what": about} for name, value, origin, about in settings.described()]
+    server: dict[str, Any] = {}
+    wrong, hints = _look(settings, server)
+    if output == "json":
+        json_out({"settings": rows, "server": server, "wrong": wrong, "hints": hints})
+        return 1 if wrong else 0
+    table("Settings", rows, ("setting", "value", "from", "what"), "")
+    console().print()
+    if server:
+        console().print("[bold]Server[/bold]")
+        facts(server.items())
+        console().print()
+    for line in wrong:
+        console().print(f"[red]wrong[/red]  {line}", markup=True)
+    for line in hints:
+        console().print(f"[yellow]hint[/yellow]   {line}", markup=True)
+    if not wrong:
+        console().print("[green]ok[/green]     nothing is wrong" + (", but see the hints" if hints else ""))
+    return 1 if wrong else 0
+
+
+def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str], list[str]]:
+    from jobwell.core.errors import JobwellError
+    from jobwell.store import migrations
+    from jobwell.store.database import Database
+    from jobwell.store.statements import run
+
+    wrong: list[str] = []
+    hints: list[str] = []
+    try:
+        settings.url  # noqa: B018  raises where none is set
+        database = Database(settings)
+        with database.connect("doctor") as conn, database.telling():
+            server.update(run(conn, _facts(database)))
+            _judge(server, wrong, hints)
+            migrations.check(conn, settings.schema)
+    except JobwellError as error:
+        wrong.append(error.message)
+    return wrong, hints
+
+
+def _facts(database: Any) -> Any:
+    rows = yield database.statements("server.facts")
+    names = (
+        "version", "version_text", "fsync", "synchronous_commit", "max_connections", "shared_buffers", "encoding", "autovacuum",
+        "idle_in_transaction_session_timeout", "replica", "database", "user", "may_create", "epoch",
+    )  # fmt: skip
+    found = dict(zip(names, rows[0], strict=True))
+    found["clock_skew_ms"] = round((found.pop("epoch") - time.time()) * 1000)
+    found["connections"] = (yield database.statements("server.connections"))[0][0]
+    oldest = yield database.statements("server.oldest_transaction")
+    found["oldest_transaction_seconds"] = round(oldest[0][3], 1) if oldest else 0
+    found["oldest_transaction"] = f"pid {oldest[0][0]} ({oldest[0][2] or oldest[0][1]})" if oldest else ""
+    return found
+
+
+def _judge(server: dict[str, Any], wrong: list[str], hints: list[str]) -> None:
+    if server["version"] < 150000:
+        wrong.append(f"PostgreSQL {server['version_text']} is too old; Jobwell needs 15 or newer")
+    if server["replica"]:
+        wrong.append("this server is a replica and cannot be written; give the primary's URL")
+    if server["encoding"] != "UTF8":
+        wrong.append(f"the database's encoding is {server['encoding']}; Jobwell needs UTF8 to store any text")
+    if server["fsync"] == "off":
+        wrong.append("fsync is off: a power failure can lose and corrupt jobs")
+    if server["autovacuum"] == "off":
+        wrong.append("autovacuum is off: the jobs table will bloat and claims will slow down")
+    if server["synchronous_commit"] == "off":
+        hints.append("synchronous_commit is off: a crash of the server can lose the last fraction of a second of accepted jobs")
+    if server["connections"] > 0.8 * server["max_connections"]:
+        hints.append(f"{server['connections']} of {server['max_connections']} connections are in use; a worker process needs 3")
+    if server["oldest_transaction_seconds"] > 300:
+        hints.append(
+            f"a transaction is open for {server['oldest_transaction_seconds']:.0f} s ({server['oldest_transaction']}): it stops vacuum,"
+            " and claims slow down while it lasts"
+        )
+    if abs(server["clock_skew_ms"]) > 2000:
+        hints.append(f"this host's clock differs from the server's by {server['clock_skew_ms']} ms; Jobwell goes by the server's")

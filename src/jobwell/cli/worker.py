@@ -1,0 +1,125 @@
+"""`jobwell worker` and `jobwell up`."""
+
+import logging
+import sys
+from typing import Any
+from uuid import UUID
+
+import click
+
+from jobwell import settings as setting
+from jobwell.cli.output import store_options
+
+
+def _logging(output: str) -> None:
+    """Human lines on a terminal, JSON elsewhere."""
+    import structlog
+
+    plain = output == "text" or (output == "auto" and sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer: Any = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if plain else structlog.processors.JSONRenderer()
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+        )
+    )
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # our own loops say it once, in words
+
+
+@click.command()
+@click.argument("app", required=False)
+@click.option("--processes", type=click.IntRange(1, 64), help="Worker processes.  [default: 1]")
+@click.option("--slots", type=click.IntRange(1, 10_000), help="Jobs at once in each process.  [default: 100]")
+@click.option("--queues", help="Comma-separated (default: all that the app declares).")
+@click.option("--log", "log_format", type=click.Choice(["auto", "text", "json"]), default="auto", help="Form of the log on stderr.")
+@click.option("--child", type=click.UUID, hidden=True)
+@store_options
+def worker(
+    app: str | None, processes: int | None, slots: int | None, queues: str | None, log_format: str, child: UUID | None,
+    database_url: str | None, schema: str | None,
+) -> int:
+    """Work: claim jobs of APP (module:attribute) and run them, until SIGTERM or Ctrl-C.
+
+    A supervisor starts the processes and starts again those that die. The first SIGTERM stops claiming and gives running
+    jobs the grace to end; what has not ended is handed back without spending an attempt. The second one ends the grace.
+    """
+    given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues}
+    settings = setting.load(given)
+    _logging(log_format)
+    if child is not None:
+        return _child(settings, child, given)
+    from jobwell import services
+
+    options = ["--log", log_format]
+    for name in ("slots", "queues", "database_url", "schema"):
+        if given[name] is not None:
+            options += [f"--{name.replace('_', '-')}", str(given[name])]
+    target = _target(settings)
+    total = settings.processes * settings.slots
+    click.echo(f"{target}: {settings.processes} process(es) × {settings.slots} slots = {total} jobs at once; Ctrl-C drains", err=True)
+    return services.supervise(settings, target, processes=settings.processes, options=options)
+
+
+def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> int:
+    from jobwell import services
+    from jobwell.core.errors import DeclarationError, JobwellError, SchemaMismatch, SettingsError
+
+    try:
+        app = services.load_app(_target(settings))
+        # What the command line says goes before what the module says.
+        app.override({name: given[name] for name in ("database_url", "schema", "slots", "queues") if given[name] is not None})
+        return services.run_worker(app, queues=settings.queues, slots=settings.slots, worker=child)
+    except (SettingsError, DeclarationError, SchemaMismatch) as error:
+        click.echo(f"jobwell: {error.message}", err=True)
+        return 78
+    except JobwellError as error:
+        logging.getLogger("jobwell.worker").error("cannot start: %s", error.message)
+        return 75
+
+
+def _target(settings: setting.Settings) -> str:
+    from jobwell.core.errors import SettingsError
+
+    if not settings.app:
+        raise SettingsError("no app is named; say which, like `jobwell worker shop.jobs:app`, or set app in jobwell.toml")
+    return settings.app
+
+
+@click.command()
+@click.argument("app", required=False)
+@click.option("--processes", type=click.IntRange(1, 64), help="Worker processes.  [default: 1]")
+@click.option("--slots", type=click.IntRange(1, 10_000), help="Jobs at once in each process.  [default: 100]")
+@store_options
+@click.pass_context
+def up(
+    ctx: click.Context, app: str | None, processes: int | None, slots: int | None, database_url: str | None, schema: str | None
+) -> Any:
+    """Everything at once, for development: migrate, then work.
+
+    Without a database URL the embedded server is used, with its data in .jobwell/ beside the project.
+    """
+    from jobwell.store import migrations
+    from jobwell.store.database import Database
+
+    settings = setting.load({"database_url": database_url, "schema": schema, "app": app})
+    if not settings.database_url:
+        database_url = "embedded"
+        settings = setting.load({"database_url": database_url, "schema": schema, "app": app})
+    _target(settings)
+    database = Database(settings)
+    if database_url == "embedded" or settings.database_url == "embedded":
+        from jobwell import embedded
+
+        click.echo(f"the embedded server keeps its data in {embedded.data_folder()}", err=True)
+    migrations.migrate(database, say=lambda step: click.echo(f"migrate: {step}", err=True))
+    return ctx.invoke(
+        worker, app=app, processes=processes, slots=slots, queues=None, log_format="auto", child=None, database_url=database_url,
+        schema=schema,
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""The composition root: builds workers from an App."""
+
+import asyncio
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from jobwell.app import App
+from jobwell.core.errors import JobwellError, SettingsError
+from jobwell.runtime import signals
+from jobwell.settings import Settings
+from jobwell.store import migrations
+from jobwell.store.database import Database
+from jobwell.store.statements import run
+from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
+from jobwell.worker.supervisor import Supervisor
+from jobwell.worker.worker import Worker
+
+log = logging.getLogger("jobwell.supervisor")
+
+
+def load_app(target: str) -> App:
+    """Import an App.
+
+    Args:
+        target: "package.module:attribute"; the attribute may be left out where the module has one App.
+
+    Raises:
+        SettingsError: it cannot be found; the sentence says which part.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name:
+        raise SettingsError("no app is named; say which, like `shop.jobs:app`, or set app in jobwell.toml")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise SettingsError(f"there is no module {error.name!r} here (looked from {Path.cwd()})") from None
+        raise SettingsError(f"{module_name} cannot be imported: {error}") from error
+    except JobwellError:
+        raise
+    except Exception as error:
+        raise SettingsError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    if attribute:
+        found = getattr(module, attribute, None)
+        if not isinstance(found, App):
+            kind = "there is none" if found is None else f"it is a {type(found).__name__}"
+            raise SettingsError(f"{target}: {attribute!r} must be a jobwell.App; {kind}")
+        return found
+    apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
+    if len(set(map(id, apps.values()))) != 1:
+        raise SettingsError(f"{module_name} has {len(apps) or 'no'} App(s); say which, like `{module_name}:app`")
+    return next(iter(apps.values()))
+
+
+def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None, worker: UUID | None = None) -> int:
+    """Run one worker in this process until SIGTERM or SIGINT.
+
+    Returns:
+        The exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
+
+    Raises:
+        JobwellError: it cannot start; nothing was claimed.
+    """
+    app.load()
+    if not len(app.catalog):
+        raise SettingsError("the app declares no tasks; a worker would have nothing to do")
+    unknown = [queue for queue in queues if queue not in app.queues]
+    if unknown:
+        raise SettingsError(f"the app declares no queue {unknown[0]!r}; declared are {', '.join(app.queues)}")
+    with app.database.connect("worker") as conn, app.database.telling():
+        migrations.check(conn, app.settings.schema)
+
+    async def live() -> int:
+        made = Worker(app, queues=queues, slots=slots, id=worker)
+        loop = asyncio.get_running_loop()
+        signals.on_stop(loop, made.stop)
+        if os.environ.get("JOBWELL_CHILD"):
+            signals.on_end_of(sys.stdin.fileno(), loop, made.stop)
+        log.info("worker %s serves %s with %d slots", made.id, ", ".join(made.queues), made.slots)
+        return await made.run()
+
+    if sys.platform == "win32":
+        return asyncio.run(live())
+    import uvloop
+
+    return uvloop.run(live())
+
+
+def supervise(settings: Settings, target: str, *, processes: int, options: Sequence[str] = ()) -> int:
+    """Run worker processes under a supervisor, until a signal.
+
+    Args:
+        target: the app, as `load_app` takes it; imported in the children only.
+        options: command line options passed on to each child.
+    """
+    database = Database(settings)
+
+    def command(worker: UUID) -> Sequence[str]:
+        return [sys.executable, "-m", "jobwell", "worker", target, "--child", str(worker), *options]
+
+    def died(worker: UUID) -> None:
+        try:
+            take_back(database, worker)
+        except JobwellError as error:  # the lease ends by itself
+            log.warning("the jobs of the dead process wait for the end of its lease: %s", error)
+
+    return Supervisor(command, processes, settings.grace, died).run()
+
+
+def take_back(database: Database, worker: UUID) -> None:
+    """The process of a worker was seen to die: its jobs need not wait for the end of the lease."""
+    verbs = WorkerVerbs(database.statements)
+    with database.connect("supervisor") as conn, database.telling():
+        run(conn, verbs.expire(worker))
+        while run(conn, verbs.rescue(limit=PIECE, bound=LOSSES_BOUND)) >= PIECE:
+            pass

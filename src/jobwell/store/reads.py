@@ -1,0 +1,111 @@
+"""What people see: bounded queries, counts with a cap."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from jobwell.core.errors import NotFound
+from jobwell.store.statements import Program, Statements
+
+CAP = 100_000
+LIST_COLUMNS = (
+    "id", "state", "task", "queue", "priority", "tenant", "attempt", "failures", "enqueued_at", "run_at", "started_at", "ended_at", "note",
+)  # fmt: skip
+QUARANTINE_COLUMNS = (*LIST_COLUMNS[:-1], "reason", "code", "error_type", "message", "fingerprint")
+ONE_COLUMNS = (
+    "place", "id", "state", "task", "queue", "priority", "tenant", "lock_key", "attempt", "failures", "crashes", "losses", "postponements",
+    "bytes", "enqueued_at", "run_at", "started_at", "ended_at", "deadline", "worker", "reason", "code", "error_type", "message",
+    "traceback", "note", "args", "meta", "result",
+)  # fmt: skip
+ATTEMPT_COLUMNS = (
+    "attempt", "outcome", "kind", "error_type", "message", "traceback", "started_at", "ended_at", "next_at", "worker", "note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which jobs; None means all."""
+
+    state: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    tenant: str | None = None
+    reason: str | None = None
+    before: UUID | None = None
+    limit: int = 50
+
+
+def jobs(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]]:
+    """Jobs wherever they stand, newest first."""
+    common = {"queue": wanted.queue, "task": wanted.task, "tenant": wanted.tenant, "before": wanted.before, "limit": wanted.limit}
+    found: list[dict[str, Any]] = []
+    if wanted.state not in ("succeeded", "cancelled", "failed"):
+        rows = yield statements("reads.list_live", state=wanted.state, **common)
+        found += _named(LIST_COLUMNS, rows)
+    if wanted.state in (None, "succeeded", "cancelled"):
+        rows = yield statements("reads.list_finished", state=wanted.state, **common)
+        found += _named(LIST_COLUMNS, rows)
+    if wanted.state in (None, "failed"):
+        rows = yield statements("reads.list_quarantine", reason=None, **common)
+        found += _named(LIST_COLUMNS, [row[:13] for row in rows])
+    return sorted(found, key=lambda row: row["id"], reverse=True)[: wanted.limit]
+
+
+def quarantine(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]]:
+    """Failed jobs, newest first."""
+    rows = yield statements(
+        "reads.list_quarantine", reason=wanted.reason, queue=wanted.queue, task=wanted.task, tenant=wanted.tenant,
+        before=wanted.before, limit=wanted.limit,
+    )  # fmt: skip
+    return _named(QUARANTINE_COLUMNS, rows)
+
+
+def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
+    """Everything about one job, its attempts included.
+
+    Raises:
+        NotFound: it is nowhere.
+    """
+    rows = yield statements("reads.one", id=job)
+    if not rows:
+        raise NotFound(f"there is no job {job}; its retention may be over")
+    found = dict(zip(ONE_COLUMNS, rows[0], strict=True))
+    if found["args"] is None:
+        payload = yield statements("reads.payload", id=job)
+        found["args"] = payload[0][0] if payload else None
+    attempts = yield statements("reads.attempts", id=job, limit=100)
+    found["attempts"] = _named(ATTEMPT_COLUMNS, attempts)
+    del found["place"]
+    return found
+
+
+def by_prefix(statements: Statements, typed: str) -> Program[UUID]:
+    """The job whose id begins as typed.
+
+    Raises:
+        NotFound: none does, or several do.
+    """
+    plain = typed.replace("-", "").lower()
+    if not 4 <= len(plain) <= 32 or any(letter not in "0123456789abcdef" for letter in plain):
+        raise NotFound(f"{typed!r} is not a job id; give at least its first 4 hexadecimal digits")
+    rows = yield statements("reads.find", low=UUID(plain.ljust(32, "0")), high=UUID(plain.ljust(32, "f")))
+    if not rows:
+        raise NotFound(f"no job's id begins with {typed!r}")
+    if len(rows) > 1:
+        raise NotFound(f"several jobs' ids begin with {typed!r}; give more of it")
+    return UUID(str(rows[0][0]))
+
+
+def overview(statements: Statements, queues: Sequence[str]) -> Program[dict[str, Any]]:
+    """Counts by state and by queue, capped."""
+    states = yield statements("reads.states", cap=CAP)
+    by_queue = yield statements("reads.queues", queues=list(queues), cap=CAP)
+    return {
+        "states": {state: count for state, count in states},
+        "queues": [{"queue": queue, "ready": ready, "oldest_seconds": oldest} for queue, ready, oldest in by_queue],
+    }
+
+
+def _named(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -1,0 +1,127 @@
+"""The supervisor: starts N worker processes, restarts those that die, and passes signals on.
+
+It imports no user code. Each child gets a fresh worker id from here, so that when a child is seen to die its jobs can be
+taken back at once instead of at the end of its lease.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from jobwell.core.ids import new_id
+
+log = logging.getLogger("jobwell.supervisor")
+
+EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
+STEADY = 60.0  # seconds of life after which a death is not part of a series
+LONGEST_BACKOFF = 30.0
+KILL_AFTER = 5.0  # seconds beyond the grace
+
+
+@dataclass
+class Child:
+    """One place for a process."""
+
+    number: int
+    process: "subprocess.Popen[bytes] | None" = None
+    worker: UUID | None = None
+    started: float = 0.0
+    deaths: int = 0
+    start_at: float = 0.0
+
+
+class Supervisor:
+    """Runs until told to stop.
+
+    Args:
+        command: makes the command line of a child with this worker id.
+        processes: how many.
+        grace: seconds that a child may take to drain.
+        died: told of a dead child's worker id, to take its jobs back.
+    """
+
+    def __init__(
+        self, command: Callable[[UUID], Sequence[str]], processes: int, grace: float, died: Callable[[UUID], None]
+    ) -> None:
+        self._command = command
+        self._grace = grace
+        self._died = died
+        self._children = [Child(number) for number in range(processes)]
+        self._events = threading.Event()
+        self._signals = 0
+        self._passed = 0
+        self._code = 0
+
+    def signal(self, *_: object) -> None:
+        """A stop signal arrived; the second one ends the grace."""
+        self._signals += 1
+        self._events.set()
+
+    def run(self) -> int:
+        """Supervise. Returns the exit code: 0 after a clean stop, 78 where no child could start, else a child's."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.signal)
+        kill_at: float | None = None
+        while True:
+            if self._signals > self._passed:
+                self._passed = self._signals
+                kill_at = kill_at or time.monotonic() + self._grace + KILL_AFTER
+                self._pass_on(signal.SIGTERM)
+            self._look()
+            alive = [child for child in self._children if child.process is not None]
+            if self._signals and not alive:
+                return self._code
+            if kill_at is not None and time.monotonic() > kill_at:
+                log.error("%d process(es) did not end in time and are killed", len(alive))
+                self._pass_on(signal.SIGKILL)
+                kill_at += KILL_AFTER
+            self._events.wait(0.1)
+            self._events.clear()
+
+    def _pass_on(self, number: int) -> None:
+        for child in self._children:
+            if child.process is not None and child.process.poll() is None:
+                child.process.send_signal(number)
+
+    def _look(self) -> None:
+        for child in self._children:
+            if child.process is not None:
+                code = child.process.poll()
+                if code is not None:
+                    self._ended(child, code)
+            elif not self._signals and time.monotonic() >= child.start_at:
+                self._start(child)
+
+    def _start(self, child: Child) -> None:
+        child.worker = new_id()
+        child.started = time.monotonic()
+        # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
+        # The pipe on stdin is how the child notices that the supervisor is gone, however it went.
+        child.process = subprocess.Popen(  # noqa: S603
+            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True, env={**os.environ, "JOBWELL_CHILD": "1"}
+        )
+
+    def _ended(self, child: Child, code: int) -> None:
+        worker, child.process = child.worker, None
+        if self._signals:
+            self._code = self._code or (0 if code in (0, -signal.SIGKILL) else code)
+        if code != 0 and worker is not None:
+            self._died(worker)
+        if code == EXIT_CONFIG:
+            self._code = EXIT_CONFIG
+            self.signal()
+            return
+        if self._signals:
+            return
+        steady = time.monotonic() - child.started > STEADY
+        child.deaths = 1 if steady else child.deaths + 1
+        delay = 0.0 if code == 0 or child.deaths == 1 else min(LONGEST_BACKOFF, 0.5 * 2 ** (child.deaths - 1))
+        child.start_at = time.monotonic() + delay
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        log.warning("worker process %d %s; it is started again%s", child.number + 1, how, f" in {delay:.0f} s" if delay else "")

@@ -1,0 +1,80 @@
+"""The whole demo through the command line, with real processes, a real mail server and a real database."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import psutil
+import psycopg
+import pytest
+
+READY = find_spec("jobwell.services") is not None and find_spec("jobwell.cli.worker") is not None
+KEYS = ["employees", "updated", "mailed", "quarantined", "repeated", "duplicates", "lost", "seconds", "balanced"]
+
+pytestmark = pytest.mark.skipif(not READY, reason="there is no worker yet")
+
+
+def _schema(name: str) -> str:
+    return f"jwtest_{os.getpid()}_{name}"
+
+
+def _demo(database_url: str, name: str, *arguments: str) -> "subprocess.Popen[str]":
+    environ = {**os.environ, "JOBWELL_DATABASE_URL": database_url, "JOBWELL_SCHEMA": _schema(name)}
+    command = [sys.executable, "-m", "jobwell", "demo", *arguments]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _left(database_url: str, name: str) -> list[str]:
+    with psycopg.connect(database_url) as conn:
+        rows = conn.execute("select nspname from pg_namespace where nspname like %s", [f"{_schema(name)}_demo%"]).fetchall()
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("extra", [(), ("--kill",)], ids=["undisturbed", "killed"])
+def test_the_books_balance(database_url: str, extra: tuple[str, ...]) -> None:
+    process = _demo(database_url, "whole", "--people", "300", "-o", "json", *extra)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out.count("\n")) == (0, 1), out + err
+    books = json.loads(out)
+    assert set(books) == {*KEYS, "urgent_worst_wait_ms"}
+    assert books["balanced"] is True
+    assert (books["employees"], books["updated"], books["mailed"], books["quarantined"]) == (300, 300, 297, 3)
+    assert (books["lost"], books["duplicates"]) == (0, 0)
+    assert _left(database_url, "whole") == []
+
+
+def test_without_a_terminal_it_prints_plain_lines_and_the_books(database_url: str) -> None:
+    process = _demo(database_url, "plain", "--people", "40", "--processes", "1")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert "updated 40/40" in out
+    assert "Balanced" in out
+    assert "\x1b" not in out
+
+
+def test_an_interruption_leaves_nothing_behind(database_url: str) -> None:
+    process = _demo(database_url, "broken", "--people", "8000", "--processes", "1")
+    assert process.stdout is not None
+    while "mailed" not in (line := process.stdout.readline()):
+        assert line, process.communicate()
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 2
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert _left(database_url, "broken") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(("--people", "0"), "--people"), (("--people", "5", "--kill"), "at least"), (("-o", "xml"), "xml")],
+)
+def test_a_bad_argument_is_one_sentence(database_url: str, arguments: tuple[str, ...], words: str) -> None:
+    out, err = _demo(database_url, "bad", *arguments).communicate(timeout=30)
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err

@@ -32,36 +32,37 @@ class Feed:
     """
 
     def __init__(self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool) -> None:
-        self._jobs = iter(jobs)
+        stream = iter(jobs)
         self._eager = eager
         self.meta = meta
         self.ids = bytearray()
         self.queues: set[str] = set()
         self.large: list[NewJob] = []
-        self.head = list(islice(self._jobs, SMALL))
+        self.head = list(islice(stream, SMALL))
         self.small = len(self.head) < SMALL
+        self._jobs = chain(() if self.small else self.head, stream)
         self.ended = self.small
         if self.small:
             for job in self.head:
                 self.ids += job.id.bytes
 
     def rows(self, now: datetime) -> Iterator[tuple[Any, ...]]:
-        """The rows of one COPY: to the end of the piece, of the stream, or of the room for large payloads."""
-        source: Iterable[NewJob] = chain(self.head, self._jobs)
-        if self._eager:
-            source = self.head + list(islice(self._jobs, PIECE - len(self.head)))
+        """The rows of one COPY: to the end of the stream, of the piece, or of the room for large payloads."""
         self.head, self.large = [], []
-        size = count = 0
-        for job in source:
-            count += 1
+        for job in list(self._piece()) if self._eager else self._piece():
             self.ids += job.id.bytes
+            yield _row(job, now, self.meta, self.queues)
+
+    def _piece(self) -> Iterator[NewJob]:
+        size = 0
+        for count, job in enumerate(self._jobs, start=1):
             if job.size > INLINE:
                 self.large.append(job)
                 size += job.size
-            yield _row(job, now, self.meta, self.queues)
-            if size > LARGE_BYTES and not self._eager:
+            yield job
+            if size > LARGE_BYTES or (self._eager and count == PIECE):
                 return
-        self.ended = not self._eager or count < PIECE
+        self.ended = True
 
 
 def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:

@@ -9,6 +9,7 @@ import orjson
 from psycopg import AsyncConnection, AsyncCursor
 
 from jobwell.core.job import NewJob
+from jobwell.core.marks import Lane
 from jobwell.core.outcome import Failed, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.statements import Program, Query, Statements
 
@@ -33,7 +34,9 @@ class Claimed(NamedTuple):
     remaining: float | None
     args: str | None
     meta: str | None
+    ready_us: int
     lanes: int
+    reads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class ClaimRequest:
         gates: open ones; jobs behind any other gate are not touched.
         from_rank: 0, or the rank at which a claim for the lower ranks begins.
         after_gate, after_tenant: the lane behind which to begin.
+        lanes: the only lanes to look at, each with its mark; None: look for lanes.
     """
 
     worker: UUID
@@ -55,6 +59,7 @@ class ClaimRequest:
     from_rank: int = 0
     after_gate: int = FIRST_GATE
     after_tenant: str = ""
+    lanes: Sequence[tuple[Lane, int]] | None = None
 
 
 def insert(statements: Statements, jobs: Sequence[NewJob], meta: str | None) -> Program[None]:
@@ -80,6 +85,14 @@ def _one(job: NewJob, meta: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _lanes(lanes: Sequence[tuple[Lane, int]] | None) -> str | None:
+    if lanes is None:
+        return None
+    return orjson.dumps(
+        [{"queue": queue, "rank": rank, "gate": gate, "tenant": tenant, "since": since} for (queue, rank, gate, tenant), since in lanes]
+    ).decode()
+
+
 class JobVerbs:
     """The verbs of a worker, on a connection that the caller holds."""
 
@@ -93,7 +106,7 @@ class JobVerbs:
             {
                 "worker": request.worker, "claim": request.claim_id, "queues": request.queues, "gates": request.gates,
                 "want": request.want, "from_rank": request.from_rank, "after_gate": request.after_gate,
-                "after_tenant": request.after_tenant, "bytes": CLAIM_BYTES,
+                "after_tenant": request.after_tenant, "bytes": CLAIM_BYTES, "lanes": _lanes(request.lanes),
             },
         )  # fmt: skip
         return [Claimed._make(row) for row in await cursor.fetchall()]

@@ -14,6 +14,7 @@ from psycopg import AsyncConnection
 
 from jobwell.core.catalog import Catalog
 from jobwell.core.ids import new_id
+from jobwell.core.marks import Lane, Marks
 from jobwell.core.outcome import Released
 from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
@@ -85,6 +86,7 @@ class Fetcher:
         self._clock = clock
         self._gates = [spec.gate for spec in catalog]
         self._rotation = Rotation(self._gates)
+        self._marks = Marks()
         self._empty = 0
         self._idle = False
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
@@ -122,21 +124,28 @@ class Fetcher:
         self._idle = False
 
     async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
+        lanes = self._marks.lanes(self._clock())
+        if lanes is not None:
+            return await self._claim_from(conn, want, 0, lanes)
         from_rank = self._rotation.from_rank()
-        rows = await self._claim_from(conn, want, from_rank)
+        rows = await self._claim_from(conn, want, from_rank, None)
         if from_rank and not rows:
             self._rotation.restart()
-            rows = await self._claim_from(conn, want, 0)
+            rows = await self._claim_from(conn, want, 0, None)
         if rows:
             self._rotation.learn(rows)
         return rows
 
-    async def _claim_from(self, conn: "AsyncConnection[Any]", want: int, from_rank: int) -> list[Claimed]:
-        claim_id = new_id()
+    async def _claim_from(
+        self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, int]] | None
+    ) -> list[Claimed]:
+        claim_id, began = new_id(), self._clock()
         request = ClaimRequest(
-            self._worker, claim_id, self._queues, self._gates, want, from_rank, self._rotation.gate, self._rotation.tenant
+            self._worker, claim_id, self._queues, self._gates, want, from_rank, self._rotation.gate, self._rotation.tenant, lanes
         )
         rows = await self._jobs.claim(conn, request)
+        now = self._clock()
+        self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
         if rows:
             self._begin(await self._with_payloads(conn, rows), claim_id)
         return rows

@@ -2,15 +2,17 @@
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
 -- unused handed to the others; within a lane over lock keys that nobody holds; oldest first.
--- Lanes are found by loose scans of jobs_ready: a closed gate costs one jump, whatever stands in it.
+-- Lanes are found by loose scans of jobs_ready: a closed gate costs one jump, whatever stands in it. Where a long
+-- transaction elsewhere stops vacuum, those scans walk over all that was claimed since; the caller sees it in `reads` and
+-- then names the lanes that it knows, each with a time before which it has left nothing (core/marks.py).
 -- The planner settings stand here and not in the session, so that they hold through a pooler, and with them the
 -- plan is the same for an empty table, a million rows, and no statistics at all.
 create or replace function jobwell.claim(
   p_worker uuid, p_claim uuid, p_queues text[], p_gates bigint[], p_want integer, p_from_rank integer,
-  p_after_gate bigint, p_after_tenant text, p_bytes bigint
+  p_after_gate bigint, p_after_tenant text, p_bytes bigint, p_lanes json default null
 ) returns table (
   id uuid, task text, queue text, tenant text, gate bigint, rank smallint, attempt smallint, failures smallint,
-  postponements integer, bytes integer, remaining double precision, args text, meta text, lanes integer
+  postponements integer, bytes integer, remaining double precision, args text, meta text, ready_us bigint, lanes integer, reads bigint
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -24,12 +26,17 @@ declare
   after_tenant text;
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
   got integer;
+  read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
 begin
   loop
-    select min(f.rank) into at_rank
-      from unnest(p_queues) q cross join lateral (
-        select j.rank from jobwell.jobs j where j.state = 'ready' and j.queue = q and j.rank > at_rank
-        order by j.rank limit 1) f;
+    if p_lanes is not null then
+      select min(k.rank) into at_rank from json_to_recordset(p_lanes) k(rank smallint) where k.rank > at_rank;
+    else
+      select min(f.rank) into at_rank
+        from unnest(p_queues) q cross join lateral (
+          select j.rank from jobwell.jobs j where j.state = 'ready' and j.queue = q and j.rank > at_rank
+          order by j.rank limit 1) f;
+    end if;
     exit when at_rank is null;
     after_gate := p_after_gate;
     after_tenant := p_after_tenant;
@@ -39,7 +46,7 @@ begin
         select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open, (f.gate = any (p_gates))::integer as number
           from unnest(p_queues) q(queue) cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
-             where j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
+             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
              order by j.gate, j.tenant limit 1) f
         union all
         select h.queue, f.gate, f.tenant, f.gate = any (p_gates), h.number + (f.gate = any (p_gates))::integer
@@ -50,8 +57,13 @@ begin
              order by j.gate, j.tenant limit 1) f
          where h.number <= left_over),
       lane as materialized (
-        select h.queue, h.gate, h.tenant, count(*) over () as total from (
-          select * from hop where open order by number limit left_over + 1) h),
+        select h.queue, h.gate, h.tenant, h.since, count(*) over () as total from (
+          select queue, gate, tenant, '-infinity'::timestamptz as since from (
+            select * from hop where open order by number limit left_over + 1) found
+          union all
+          select k.queue, k.gate, k.tenant, timestamptz 'epoch' + k.since * interval '1 microsecond'
+            from json_to_recordset(p_lanes) k(queue text, rank smallint, gate bigint, tenant text, since bigint)
+           where k.rank = at_rank) h),
       pick as materialized (
         select x.id, x.bytes, x.lock_key from lane l cross join lateral (
           select y.id, y.bytes, y.lock_key from (
@@ -74,7 +86,7 @@ begin
           cross join lateral (
             select j.id, j.bytes, j.lock_key from jobwell.jobs j
              where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate and j.tenant = l.tenant
-               and j.lock_key = key.lock_key
+               and j.lock_key = key.lock_key and j.ready_at >= l.since
              order by j.ready_at, j.id
              limit case when key.lock_key = '' then ceil(left_over::float8 / l.total)::integer else 1 end
              for update skip locked) y
@@ -91,12 +103,13 @@ begin
        where j.id = any (array(select f.id from fit f))
       returning j.id, j.task, j.queue, j.tenant, j.gate, j.rank, j.attempt, j.failures, j.postponements, j.bytes,
                 extract(epoch from j.deadline - j.started_at)::float8, j.args::text, j.meta::text,
-                (select coalesce(max(l.total), 0)::integer from lane l);
+                (extract(epoch from j.ready_at) * 1000000)::bigint, (select coalesce(max(l.total), 0)::integer from lane l),
+                pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
       get diagnostics got = row_count;
       left_over := left_over - got;
       exit when left_over <= 0;
       -- Started behind the last claim's end and came to the far end: once more from the beginning.
-      if after_gate > -9223372036854775808 then
+      if after_gate > -9223372036854775808 and p_lanes is null then
         after_gate := -9223372036854775808;
         after_tenant := '';
       else

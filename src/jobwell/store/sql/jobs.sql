@@ -43,7 +43,7 @@ select jobwell.wake(:queues::text[]);
 select jobwell.now();
 
 -- name: claim
-select * from jobwell.claim(:worker, :claim, :queues, :gates, :want, :from_rank, :after_gate, :after_tenant, :bytes);
+select * from jobwell.claim(:worker, :claim, :queues, :gates, :want, :from_rank, :after_gate, :after_tenant, :bytes, :lanes::json);
 
 -- name: payloads
 -- Arguments that do not stand in the row, for jobs just claimed.

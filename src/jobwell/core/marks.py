@@ -1,0 +1,91 @@
+"""When a claim should name the lanes it knows, instead of looking for them.
+
+A long transaction elsewhere (a dump, a report, a forgotten session) stops vacuum. What was claimed since then stays at the
+head of every lane in the index, and each look for work walks over it again. A claim that names its lanes, each with a mark
+before which it has left nothing, walks over none of it. But marks hide what commits late (its time is that of the insert)
+and lanes that are new, so:
+
+* marks are used only while whole looks read many dead entries;
+* each mark stands back from the last job taken by a lag, as large as the dead entries allow;
+* a whole look comes again after a second, or after twenty times what the last one took, whichever is later; it renews the
+  marks, also backwards.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+Lane = tuple[str, int, int, str]  # queue, rank, gate, tenant
+
+MANY_READS = 2000  # index entries read by one claim, beyond what its jobs explain
+READS_PER_JOB = 20
+MOST_LANES = 256
+LONGEST_LAG = 10_000_000  # microseconds
+SHORTEST_LAG = 10_000
+LEAST_PAUSE = 1.0
+COST_FACTOR = 20.0
+
+
+class Taken(Protocol):
+    """What is looked at of a claimed job."""
+
+    @property
+    def queue(self) -> str: ...  # noqa: D102
+    @property
+    def rank(self) -> int: ...  # noqa: D102
+    @property
+    def gate(self) -> int: ...  # noqa: D102
+    @property
+    def tenant(self) -> str: ...  # noqa: D102
+    @property
+    def ready_us(self) -> int: ...  # noqa: D102
+    @property
+    def reads(self) -> int: ...  # noqa: D102
+
+
+class Marks:
+    """Decides claim by claim, for one worker."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Lane, int] = {}
+        self._lag = LONGEST_LAG
+        self._whole_at = 0.0
+        self.on = False
+
+    def lanes(self, now: float) -> list[tuple[Lane, int]] | None:
+        """The lanes to name with their marks (microseconds), or None for a whole look.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if not self.on or not self._lanes or now >= self._whole_at:
+            return None
+        return [(lane, mark - self._lag) for lane, mark in self._lanes.items()]
+
+    def learn(self, rows: Sequence[Taken], *, whole: bool, now: float, took: float) -> None:
+        """What a claim found.
+
+        Args:
+            rows: the jobs taken; each carries the number of index entries read by the claim.
+            whole: whether it was a whole look.
+            now, took: monotonic seconds at its end, and how long it took.
+        """
+        reads = rows[-1].reads if rows else 0
+        many = reads > MANY_READS + READS_PER_JOB * len(rows)
+        if whole:
+            # An empty look tells nothing about the dead: it keeps what is known.
+            self.on = many or (self.on and not rows)
+            self._whole_at = now + max(LEAST_PAUSE, COST_FACTOR * took)
+            if not self.on:
+                self._lanes.clear()
+                self._lag = LONGEST_LAG
+                return
+            forward = False
+        else:
+            forward = True
+            self._lag = max(SHORTEST_LAG, self._lag // 2) if many else min(LONGEST_LAG, self._lag * 5 // 4)
+        for row in rows:
+            lane = (row.queue, row.rank, row.gate, row.tenant)
+            before = self._lanes.pop(lane, 0)  # taken out and put back: the lanes used last stand last
+            self._lanes[lane] = max(before, row.ready_us) if forward else row.ready_us
+        while len(self._lanes) > MOST_LANES:
+            del self._lanes[next(iter(self._lanes))]

@@ -25,11 +25,6 @@ for _name in [name for name in os.environ if name.startswith("JOBWELL_") and not
 IMPATIENT = "-c lock_timeout=15s"  # a test that leaves a transaction open fails the next one, and does not hang it
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
-    config.addinivalue_line("markers", "long: at full size or with real waiting; `-m 'not long'` leaves it out")
-
-
 @pytest.fixture(scope="session")
 def database_url() -> str:
     """The server."""

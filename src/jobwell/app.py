@@ -2,11 +2,12 @@
 
 import fnmatch
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from jobwell import settings as setting
 from jobwell.client import correlation
@@ -119,13 +120,13 @@ class App(Tasks):
     """
 
     def __init__(
-        self, database_url: str | None = None, *, queues: Iterable[str] = (), discover: str | Iterable[str] = (),
+        self, database_url: str | None = None, *, queues: str | Iterable[str] = (), discover: str | Iterable[str] = (),
         middleware: Iterable[Any] = (), **settings: Any,
     ) -> None:
         super().__init__()
         self._given = {"database_url": database_url, **settings}
         self.settings: Settings = setting.load(self._given)
-        self.queues = tuple(dict.fromkeys((*STANDARD_QUEUES, *queues)))
+        self.queues = tuple(dict.fromkeys((*STANDARD_QUEUES, *((queues,) if isinstance(queues, str) else queues))))
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
         self._binding.client = lambda: self.client
@@ -235,11 +236,26 @@ class App(Tasks):
 
 
 def _modules(pattern: str) -> list[str]:
-    root = pattern.split(".", 1)[0]
     if not any(sign in pattern for sign in "*?["):
-        return [pattern]
+        return [pattern] if _is_there(pattern) else []
+    root = pattern.split(".", 1)[0]
+    if not _is_there(root):
+        return []
     package = importlib.import_module(root)
-    names = (info.name for info in pkgutil.walk_packages(package.__path__, f"{root}."))
-    return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
+    found = pkgutil.walk_packages(getattr(package, "__path__", ()), f"{root}.", onerror=_again)
+    return sorted(info.name for info in found if fnmatch.fnmatchcase(info.name, pattern))
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            return False
+        raise  # a parent is there, and what it imports is not
+
+
+def _again(_: str) -> NoReturn:
+    raise  # noqa: PLE0704  called while the error is handled: a package that cannot be imported hides no tasks in silence
 
 

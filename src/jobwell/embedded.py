@@ -40,6 +40,7 @@ else:
 PATIENCE = 30.0  # seconds for the server to come up or to go down
 OR_URL = "or set JOBWELL_DATABASE_URL to a PostgreSQL of your own"
 SETTINGS = "listen_addresses= unix_socket_permissions=0700 max_connections=200 shared_buffers=128MB max_wal_size=2GB timezone=UTC"
+TMP = Path("/tmp")  # noqa: S108  TMPDIR may be long, private to root, or end before the server does
 Account = tuple[int, int]  # user and group
 _uses: dict[Path, tuple[int, int]] = {}  # the file of each use: process id and handle
 
@@ -250,7 +251,7 @@ def _halt(home: Path) -> None:
         if time.monotonic() > deadline:
             raise EmbeddedUnavailable(f"the embedded PostgreSQL did not stop\n{_tail(home)}")
         time.sleep(0.005)
-    for sockets in Path("/tmp").glob(f"jobwell-{_digest(home)}-*"):
+    for sockets in TMP.glob(f"jobwell-{_digest(home)}-*"):
         shutil.rmtree(sockets, ignore_errors=True)
 
 
@@ -283,8 +284,7 @@ def _spawn(home: Path) -> None:
             # By pg_ctl, which puts down an administrator's rights: the server refuses them.
             _run(account, programs / "pg_ctl", "-D", data, "-o", options, "-w", "start", stdout=output)
         else:
-            # Not in TMPDIR, which may be long, private to root, or end before the server does.
-            sockets = mkdtemp(prefix=f"jobwell-{_digest(home)}-", dir="/tmp")
+            sockets = mkdtemp(prefix=f"jobwell-{_digest(home)}-", dir=TMP)
             if account:
                 shutil.chown(sockets, *account)
             fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the server's processes: ends with the last
@@ -353,8 +353,8 @@ def _run(account: Account | None, *command: str | Path, **options: Any) -> subpr
         chosen["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP
     elif account:
         chosen |= {"user": account[0], "group": account[1], "extra_groups": []}
-    environment = kept | {"LC_ALL": "C"}
-    return subprocess.run(command, check=False, text=True, cwd="/", env=environment, start_new_session=True, **chosen)
+    chosen |= {"cwd": "/", "env": kept | {"LC_ALL": "C"}, "start_new_session": True}
+    return subprocess.run(command, check=False, text=True, **chosen)  # noqa: S603  the wheel's programs, and sh
 
 
 def _works(account: Account | None, *command: str | Path) -> bool:
@@ -384,7 +384,7 @@ def _can_enter(account: Account, folder: Path) -> bool:
 
 def _shared_base(account: Account) -> Path:
     """A place of root's own which the account can enter already."""
-    for base in Path("/var/lib/jobwell"), Path(gettempdir(), "jobwell-root"), Path("/tmp/jobwell-root"):
+    for base in Path("/var/lib/jobwell"), Path(gettempdir(), "jobwell-root"), TMP / "jobwell-root":
         with suppress(OSError):
             base.mkdir()
             base.chmod(0o711)

@@ -26,7 +26,7 @@ def note(app: App) -> Task[[int, str], None]:
     @app.task(name="note")
     def note(n: int, text: str = "") -> None: ...
 
-    return note  # type: ignore[return-value]
+    return note
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def count(conn: "Connection[Any]", table: str = "jobs") -> int:
 
 def one(conn: "Connection[Any]", query: str, *parameters: Any) -> Any:
     """The only value of the only row."""
-    (row,) = conn.execute(query, parameters).fetchall()  # type: ignore[call-overload]
+    (row,) = conn.execute(query, parameters).fetchall()
     return row[0] if len(row) == 1 else row
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -109,10 +110,8 @@ JSON = st.recursive(
 @settings(max_examples=200)
 @given(JSON | st.lists(st.sampled_from(sorted(KNOWN)) | JSON, max_size=3).map(lambda pair: {"$data": pair}))
 def test_any_json_is_read_or_refused_as_invalid_arguments(value: Any) -> None:
-    try:
+    with suppress(InvalidArguments):
         decode(json.dumps(value), KNOWN)
-    except InvalidArguments:
-        pass
 
 
 @pytest.mark.parametrize("stored", ["", "{", "nonsense", '{"a":}', "\ud800"])
@@ -211,7 +210,7 @@ def test_a_list_that_holds_itself_is_refused() -> None:
         encode(loop, {}, "x")
 
 
-@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {1: v}, lambda v: {"$a": v}, lambda v: Box(v)])
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {1: v}, lambda v: {"$a": v}, Box])
 def test_the_deepest_nesting_that_is_taken_is_also_read(wrap: Any) -> None:
     value: Any = 1
     for _ in range(DEEPEST):

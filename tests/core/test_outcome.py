@@ -1,5 +1,6 @@
 """The wishes of task code: how long to wait, in any form that people and headers use."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,10 +45,8 @@ def test_what_cannot_be_read_is_refused_by_name(value: Any) -> None:
 @example("Mon, 01 Jan 99999999999999999999 00:00:00 GMT")
 @example("Mon, 01 Jan 2026 00:00:00 +9999")
 def test_a_header_of_any_content_is_read_or_refused(header: str) -> None:
-    try:
+    with suppress(DeclarationError):
         assert 0 <= after_seconds(header, NOW, "after") < float("inf")
-    except DeclarationError:
-        pass
 
 
 def test_orders_carry_what_people_will_read() -> None:

@@ -89,7 +89,7 @@ def test_delays_are_taken_in_order_and_the_last_one_stays(delays: list[float], f
         (lambda: Backoff(attempts=True), "attempts=True"), (lambda: Backoff(attempts=1001), "attempts=1001"),
         (lambda: Backoff(attempts=2.5), "attempts=2.5"), (lambda: Backoff(jitter="some"), "jitter='some'"),
         (lambda: Fixed("5s", jitter=1.5), "jitter=1.5"), (lambda: Fixed("5s", jitter=float("nan")), "jitter"), (lambda: Fixed("x"), "every='x'"),
-        (lambda: Delays(), "at least one delay"), (lambda: Delays("5s", "x"), "delay='x'"), (lambda: Delays("5s", jitter=-0.1), "jitter"),
+        (Delays, "at least one delay"), (lambda: Delays("5s", "x"), "delay='x'"), (lambda: Delays("5s", jitter=-0.1), "jitter"),
     ],
 )  # fmt: skip
 def test_a_rule_that_makes_no_sense_is_refused(make: Callable[[], object], said: str) -> None:

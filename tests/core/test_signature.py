@@ -94,7 +94,7 @@ def test_a_generator_for_a_list_is_read_once() -> None:
 
 
 def test_without_annotations_everything_that_can_be_stored_is_taken() -> None:
-    def task(a, b=1): ...  # type: ignore[no-untyped-def]
+    def task(a, b=1): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
     of = signature(task)
     assert of.decode(of.encode(of.bind(({"x": (1,)},), {"b": None})).decode()) == {"a": {"x": (1,)}, "b": None}
@@ -108,7 +108,7 @@ def test_a_stored_payload_is_validated_again() -> None:
 
 
 def test_odd_but_legal_parameter_names_work() -> None:
-    def task(_hidden: int, self_: int, class_: int, model_config: int, имя: str) -> None: ...
+    def task(_hidden: int, self_: int, class_: int, model_config: int, имя: str) -> None: ...  # noqa: PLC2401
 
     names = {"_hidden": 1, "self_": 2, "class_": 3, "model_config": 4, "имя": "a"}
     assert signature(task).bind((), names) == names
@@ -219,7 +219,7 @@ def test_a_wrapped_function_keeps_its_signature() -> None:
 
 
 def test_the_classes_of_a_signature_are_found_at_any_depth() -> None:
-    def task(a: dict[str, list[Cart]], b: Optional["Price"], c: typing.Annotated[Colour | None, "note"]) -> None: ...  # noqa: UP045
+    def task(a: dict[str, list[Cart]], b: Optional["Price"], c: typing.Annotated[Colour | None, "note"]) -> None: ...
 
     assert set(signature(task).known.values()) == {Cart, Line, Price, Colour}
 

@@ -25,7 +25,7 @@ def generator() -> Iterator[int]: yield 1
 async def async_generator() -> AsyncIterator[int]: yield 1
 
 
-class Callable_:
+class Instance:
     def __call__(self) -> None: ...
 
 
@@ -75,7 +75,7 @@ def test_a_wrong_option_is_refused_with_what_would_be_right(options: dict[str, A
 @pytest.mark.parametrize(
     ("fn", "said"),
     [
-        (5, "is not a function"), ("shop.notify", "is not a function"), (Callable_, "is not a function"), (Callable_(), "is not a function"),
+        (5, "is not a function"), ("shop.notify", "is not a function"), (Instance, "is not a function"), (Instance(), "is not a function"),
         (functools.partial(plain, 1), "is not a function"), (None, "is not a function"),
         (generator, "a generator cannot be a task"), (async_generator, "a generator cannot be a task"),
         (lambda: None, "task name .*<lambda>"),

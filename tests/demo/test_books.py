@@ -1,11 +1,14 @@
 """The books must not flatter: each thing that can go wrong is told."""
 
 import os
+import shutil
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import Connection
 
-from jobwell import settings
+from jobwell import StoreUnavailable, settings
 from jobwell.demo.books import Books, balance
 from jobwell.demo.mailbox import Tally
 from jobwell.demo.people import Person, refusal
@@ -42,9 +45,10 @@ def _do_all(place: World) -> Tally:
 
 def _hold(place: World, employee: int, code: str = "address_refused", task: str = "hr.notify") -> None:
     place.conn.execute(
-        f"insert into {place.settings.schema}.quarantine (id, enqueued_at, run_at, gate, rank, attempt, failures, crashes, losses,"
-        " postponements, bytes, queue, task, tenant, lock_key, reason, code, fingerprint, args) values (gen_random_uuid(), now(),"
-        " now(), 1, 100, 1, 1, 0, 0, 0, 0, 'notifications', %s, '', '', 'rejected', %s, '', json_build_object('employee_id', %s::int))",
+        f"insert into {place.settings.schema}.quarantine (id, enqueued_at, run_at, gate, rank, attempt, failures, crashes,"
+        " losses, postponements, bytes, queue, task, tenant, lock_key, reason, code, fingerprint, args)"
+        " values (gen_random_uuid(), now(), now(), 1, 100, 1, 1, 0, 0, 0, 0, 'notifications', %s, '', '', 'rejected', %s, '',"
+        " json_build_object('employee_id', %s::int))",
         [task, code, employee],
     )
 
@@ -109,7 +113,9 @@ def test_somebody_too_many_in_the_quarantine(place: World, code: str, task: str,
 
 def test_an_urgent_job_that_did_not_run(place: World) -> None:
     tally = _do_all(place)
-    place.conn.execute(f"insert into {place.case.company}.urgent_notices values (1, now(), now() + interval '70 ms'), (2, now(), null)")
+    place.conn.execute(
+        f"insert into {place.case.company}.urgent_notices values (1, now(), now() + interval '70 ms'), (2, now(), null)"
+    )
     books = _balance(place, tally)
     assert books.urgent_worst_wait_ms == pytest.approx(70)
     assert books.problems == ["1 urgent jobs did not run"]
@@ -147,8 +153,8 @@ def test_a_second_demo_is_refused_and_the_world_is_gone_afterwards(database_url:
 
 def test_what_was_kept_is_made_anew_unless_a_worker_still_lives_there(database_url: str) -> None:
     given = demo_settings(settings.load({"database_url": database_url, "schema": f"jwtest_{os.getpid()}_old"}))
-    with world(given, 2, keep=True) as place:
-        place.conn.execute(
+    with world(given, 2, keep=True) as kept:
+        kept.conn.execute(
             f"insert into {given.schema}.workers (id, lease_until, pid, host, name, version, slots, queues)"
             " values (gen_random_uuid(), now() + interval '1 minute', 4711, 'attic', 'w', '0', 1, array['bulk'])"
         )
@@ -156,5 +162,20 @@ def test_what_was_kept_is_made_anew_unless_a_worker_still_lives_there(database_u
         pass
     with psycopg.connect(database_url, autocommit=True) as conn:
         conn.execute(f"update {given.schema}.workers set state = 'dead'")
-    with world(given, 1, keep=False) as place:
-        assert len(place.ask("employees")) == 1
+    with world(given, 1, keep=False) as anew:
+        assert len(anew.ask("employees")) == 1
+    shutil.rmtree(kept.folder)
+
+
+def _cut(conn: "Connection[Any]", place: World) -> None:
+    conn.execute("select pg_terminate_backend(%s)", [place.conn.info.backend_pid])
+    place.ask("employees")
+
+
+def test_the_world_is_removed_although_its_connection_is_lost(database_url: str) -> None:
+    given = demo_settings(settings.load({"database_url": database_url, "schema": f"jwtest_{os.getpid()}_cut"}))
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        with pytest.raises(StoreUnavailable), world(given, 1, keep=False) as place:
+            _cut(conn, place)
+        found = conn.execute("select nspname from pg_namespace where nspname like %s", [f"{given.schema}%"]).fetchall()
+    assert found == []

@@ -37,7 +37,7 @@ def _left(database_url: str, name: str) -> list[str]:
 def test_the_books_balance(database_url: str, extra: tuple[str, ...]) -> None:
     process = _demo(database_url, "whole", "--people", "300", "-o", "json", *extra)
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, out.count("\n")) == (0, 1), out + err
+    assert process.returncode == 0, out + err
     books = json.loads(out)
     assert set(books) == {*KEYS, "urgent_worst_wait_ms"}
     assert books["balanced"] is True
@@ -70,8 +70,7 @@ def test_an_interruption_leaves_nothing_behind(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [(("--people", "0"), "--people"), (("--people", "5", "--kill"), "at least"), (("-o", "xml"), "xml")],
+    ("arguments", "words"), [(("--people", "0"), "--people"), (("--people", "5", "--kill"), "at least"), (("-o", "xml"), "xml")]
 )
 def test_a_bad_argument_is_one_sentence(database_url: str, arguments: tuple[str, ...], words: str) -> None:
     out, err = _demo(database_url, "bad", *arguments).communicate(timeout=30)

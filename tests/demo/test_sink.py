@@ -17,9 +17,7 @@ SENDER, DANA = "hr@corp.example", "dana.kim@corp.example"
 
 
 def _key(*, deferred: bool) -> str:
-    return next(
-        key for key in map(str, count()) if (fraction(f"<{key}@jobwell.example>") < DEFERRED_SHARE) == deferred
-    )
+    return next(key for key in map(str, count()) if (fraction(f"<{key}@jobwell.example>") < DEFERRED_SHARE) == deferred)
 
 
 def _letter(key: str, employee: int = 7) -> bytes:

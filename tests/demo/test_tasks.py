@@ -41,7 +41,8 @@ def test_a_batch_owes_each_moved_person_one_notice(place: World, tasks: ModuleTy
     assert _enqueued(place) == {"hr.notify": 3}
     moved = {row[0]: row[1:] for row in place.ask("employees") if row[4]}
     assert moved == {
-        person.employee_id: (person.new_department, person.new_position, person.new_manager_id, EVENT) for person in place.people[:3]
+        person.employee_id: (person.new_department, person.new_position, person.new_manager_id, EVENT)
+        for person in place.people[:3]
     }
 
 
@@ -102,7 +103,7 @@ def test_a_notice_is_sent_put_off_or_refused(
                     except Reject as error:
                         found[name].add(error.code)
         finally:
-            await tasks.app.aclose()
+            await tasks.office.aclose()
         return found
 
     with sink(tmp_path) as address:
@@ -113,9 +114,10 @@ def test_a_notice_is_sent_put_off_or_refused(
     assert found["good"] <= {"sent", "retry: True"}
 
 
-def test_a_person_who_is_gone_is_a_logical_error(tasks: ModuleType) -> None:
+async def test_a_person_who_is_gone_is_a_logical_error(tasks: ModuleType) -> None:
     with pytest.raises(Reject, match="employee 999999 is gone"):
-        asyncio.run(tasks.notify(employee_id=999_999, event_version=EVENT, department="IT"))
+        await tasks.notify(employee_id=999_999, event_version=EVENT, department="IT")
+    await tasks.office.aclose()
 
 
 def test_the_share_of_first_tries_that_are_put_off_is_as_declared() -> None:

@@ -108,16 +108,18 @@ def open_place() -> Iterator[Path]:
     """An empty folder that every account can enter."""
     place = Path(tempfile.mkdtemp(prefix="embedded-", dir="/tmp")).resolve()
     place.chmod(0o755)
-    yield place
-    for folder in place.glob("**/.jobwell"):
-        embedded.stop(folder)
-    for process in psutil.process_iter(["name", "cwd"]):
-        if process.info["name"] == "postgres" and (process.info["cwd"] or "").startswith(f"{place}/"):
-            process.kill()  # of a folder that the test has deleted
-    digest = hashlib.sha256(os.fsencode(place / ".jobwell")).hexdigest()[:12]
-    for sockets in Path("/tmp").glob(f"jobwell-{digest}-*"):
-        shutil.rmtree(sockets)
-    shutil.rmtree(place)
+    try:
+        yield place
+    finally:
+        for folder in place.glob("**/.jobwell"):
+            embedded.stop(folder)
+        for process in psutil.process_iter(["name", "cwd"]):
+            if process.info["name"] == "postgres" and (process.info["cwd"] or "").startswith(f"{place}/"):
+                process.kill()  # of a folder that the test has deleted
+        digest = hashlib.sha256(os.fsencode(place / ".jobwell")).hexdigest()[:12]
+        for sockets in Path("/tmp").glob(f"jobwell-{digest}-*"):
+            shutil.rmtree(sockets)
+        shutil.rmtree(place)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[errors.JobwellError], int], ...] = (
     (errors.NotFound, 3),
     (errors.Conflict, 4),
     (errors.StoreUnavailable, 75),
+    (errors.StoreRefused, 78),
     (errors.SchemaMismatch, 78),
     (errors.SettingsError, 78),
     (errors.DeclarationError, 78),

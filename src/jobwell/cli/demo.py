@@ -1,13 +1,11 @@
 """`jobwell demo`: the HR department's case on real input."""
 
 from importlib.util import find_spec
-from typing import Literal
 
 import click
-import orjson
-from rich.console import Console
 
 from jobwell import settings as setting
+from jobwell.cli.output import console, json_out, output_option, store_options
 from jobwell.core.errors import SettingsError
 from jobwell.demo.people import PEOPLE
 
@@ -19,34 +17,36 @@ NEEDED = ("aiosmtpd", "aiosmtplib")
 @click.option("--processes", type=click.IntRange(1, 16), default=2, show_default=True, help="Worker processes.")
 @click.option("--kill", is_flag=True, help="Kill a worker process by SIGKILL in the middle.")
 @click.option("--keep", is_flag=True, help="Leave the tables and the mail for looking around.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print the books.")
-@click.pass_context
+@output_option
+@store_options
 def demo(
-    context: click.Context, people: int, processes: int, *, kill: bool, keep: bool, output: Literal["table", "json"]
-) -> None:
-    """Transfer thousands of people, tell each of them by mail once, and balance the books.
+    people: int, processes: int, *, kill: bool, keep: bool, output: str, database_url: str | None, schema: str | None
+) -> int:
+    """Transfer 8,000 people, tell each of them by mail once, and balance the books.
 
-    Works in schemas of its own, in JOBWELL_DATABASE_URL or, where none is set, in an embedded PostgreSQL.
+    Real processes, a real mail server, a real database: the one of JOBWELL_DATABASE_URL or, where none is set, an embedded
+    PostgreSQL. All happens in schemas of its own beside the configured one, which are removed at the end.
     Exit code 0 only if the books balance.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise SettingsError(f"the demo needs {' and '.join(missing)}; install jobwell[demo]")
+    from rich.console import Console
+
     from jobwell.demo import report, scenario
     from jobwell.demo.progress import progress
 
     if kill and people < scenario.FEWEST_TO_KILL:
         raise click.BadParameter(f"with --kill give at least --people {scenario.FEWEST_TO_KILL}", param_hint="--people")
-    settings = setting.load()
-    errors = Console(stderr=True)
-    console = Console() if output == "table" else errors if errors.is_terminal else None
-    with progress(console) as shown:
-        options = scenario.Options(people=people, processes=processes, kill=kill, keep=keep)
-        books = scenario.run(settings, options, shown, lambda words: errors.print(words, highlight=False, soft_wrap=True))
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    shown = console() if output == "table" else errors if errors.is_terminal else None
+    options = scenario.Options(people=people, processes=processes, kill=kill, keep=keep)
+    with progress(shown) as steps:
+        books = scenario.run(setting.load({"database_url": database_url, "schema": schema}), options, steps, errors.print)
     if output == "json":
-        click.echo(orjson.dumps(books.as_json()))
+        json_out(books.as_json())
         for problem in books.problems:
-            errors.print(f"not balanced: {problem}", highlight=False)
+            errors.print(f"not balanced: {problem}")
     else:
-        report.show(Console(), books)
-    context.exit(0 if books.balanced else 1)
+        report.show(console(), books)
+    return 0 if books.balanced else 1

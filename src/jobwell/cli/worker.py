@@ -69,14 +69,14 @@ def worker(
 
 def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> int:
     from jobwell import services
-    from jobwell.core.errors import DeclarationError, JobwellError, SchemaMismatch, SettingsError
+    from jobwell.core.errors import DeclarationError, JobwellError, SchemaMismatch, SettingsError, StoreRefused
 
     try:
         app = services.load_app(_target(settings))
         # What the command line says goes before what the module says.
         app.override({name: given[name] for name in ("database_url", "schema", "slots", "queues") if given[name] is not None})
         return services.run_worker(app, queues=settings.queues, slots=settings.slots, worker=child)
-    except (SettingsError, DeclarationError, SchemaMismatch) as error:
+    except (SettingsError, DeclarationError, SchemaMismatch, StoreRefused) as error:
         click.echo(f"jobwell: {error.message}", err=True)
         return 78
     except JobwellError as error:

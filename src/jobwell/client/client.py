@@ -1,5 +1,6 @@
 """The verbs of a producer. Each is a program of statements; the sync and the async form only drive it."""
 
+import asyncio
 from collections.abc import Generator, Iterable
 from typing import Any
 from uuid import UUID
@@ -45,7 +46,7 @@ class Client:
         else:
             with self._connections.plain() as own:
                 run(own, program)
-        return Handle(job.id, job.task, True, self)
+        return Handle(job.id, job.task, created=True, _client=self)
 
     async def aput(self, job: NewJob, conn: Any | None) -> "Handle[Any]":
         """As `put`, for async code."""
@@ -57,7 +58,7 @@ class Client:
         else:
             async with self._connections.of_loop() as own:
                 await arun(own, program)
-        return Handle(job.id, job.task, True, self)
+        return Handle(job.id, job.task, created=True, _client=self)
 
     def put_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
         """Store many jobs, all or nothing, in bounded memory."""
@@ -107,7 +108,9 @@ class Client:
     async def _avouch(self, conn: Any) -> None:
         self._guard.colour(conn, AsyncConnection, "task.enqueue(…)")
         if not self._guard.known(conn):
-            self._guard.compare(conn, await arun(conn, self._identity()))
+            found = await arun(conn, self._identity())
+            await asyncio.to_thread(self._guard.ours)  # over a connection of its own, which must not hold up the loop
+            self._guard.compare(conn, found)
 
     def _identity(self) -> "Generator[Any, list[tuple[Any, ...]], UUID | None]":
         # First ask whether the table is there: an error would break the caller's transaction.
@@ -138,6 +141,7 @@ def _checked(jobs: Iterable[NewJob]) -> Iterable[NewJob]:
             error.message = f"job {at} of this call: {error.message}"
             raise
         if not isinstance(job, NewJob):
-            raise EnqueueError(f"job {at} of this call is a {type(job).__name__}; give task.job(…) for each; nothing was enqueued")
+            found = type(job).__name__
+            raise EnqueueError(f"job {at} of this call is a {found}; give task.job(…) for each; nothing was enqueued")
         yield job
         at += 1

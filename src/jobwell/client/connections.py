@@ -29,19 +29,22 @@ class Connections:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._forget()
+        self._of_parents: list[object] = []
+        self._begin()
+        _all.add(self)
 
-    def _forget(self) -> None:
-        self._pid = os.getpid()
+    def _begin(self) -> None:
         self._guard = threading.Lock()
         self._plain: ConnectionPool[Connection[Any]] | None = None
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection[Any]]]
         self._loops = weakref.WeakKeyDictionary()
 
-    def _here(self) -> None:
-        if self._pid != os.getpid():
-            # The parent's pools stay referenced nowhere: their sockets are the parent's to close.
-            self._forget()
+    def forked(self) -> None:
+        """In a child that was just forked: begin anew."""
+        # The parent's pools are kept and never touched: their sockets are the parent's to close, and their locks may be held
+        # by threads that do not exist here.
+        self._of_parents += [self._plain, self._loops]
+        self._begin()
 
     @contextlib.contextmanager
     def plain(self) -> "Iterator[Connection[Any]]":
@@ -50,12 +53,11 @@ class Connections:
         Raises:
             StoreUnavailable: none could be had in time.
         """
-        self._here()
-        if self._plain is None:
+        pool = self._plain
+        if pool is None:
             with self._guard:
-                if self._plain is None:
-                    self._plain = self._database.pool("client", LARGEST)
-        with self._database.telling(), self._plain.connection() as conn:
+                pool = self._plain = self._plain or self._database.pool("client", LARGEST)
+        with self._database.telling(), pool.connection() as conn:
             yield conn
 
     @contextlib.asynccontextmanager
@@ -65,7 +67,6 @@ class Connections:
         Raises:
             StoreUnavailable: none could be had in time.
         """
-        self._here()
         loop = asyncio.get_running_loop()
         pool = self._loops.get(loop)
         if pool is None:
@@ -81,7 +82,6 @@ class Connections:
 
     def close(self) -> None:
         """Close the plain pool."""
-        self._here()
         pool, self._plain = self._plain, None
         if pool is not None:
             pool.close()
@@ -92,3 +92,15 @@ class Connections:
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
+
+
+_all: "weakref.WeakSet[Connections]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for connections in list(_all):
+        connections.forked()
+
+
+if hasattr(os, "register_at_fork"):  # before any thread of the child: two of them may be first at the same time
+    os.register_at_fork(after_in_child=_forked)

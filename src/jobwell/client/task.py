@@ -25,7 +25,7 @@ class Binding:
     __slots__ = ("client", "payload_limit")
 
     def __init__(self) -> None:
-        self.client: Callable[[], "Client"] | None = None
+        self.client: Callable[[], Client] | None = None
         self.payload_limit: Callable[[], int] = lambda: 0
 
 

@@ -2,7 +2,7 @@
 
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from psycopg import AsyncConnection, Connection
@@ -23,7 +23,7 @@ class Within:
         self.open = False
         self._token: Token[Within | None] | None = None
 
-    def __enter__(self) -> "Within":
+    def __enter__(self) -> Self:
         self._guard.check(self.connection)
         self._token = _current.set(self)
         self.open = True
@@ -100,7 +100,9 @@ class Guard:
         self.check(connection)
         if not isinstance(connection, wanted):
             found = "plain" if wanted is AsyncConnection else "async"
-            raise TransactionMisuse(f"the transaction is on the {found} connection given; call `{verb}` instead; nothing was enqueued")
+            raise TransactionMisuse(
+                f"the transaction is on the {found} connection given; call `{verb}` instead; nothing was enqueued"
+            )
 
     def known(self, connection: Any) -> bool:
         """Whether this server and database was found to be the store's before."""
@@ -126,7 +128,8 @@ class Guard:
             where = f"{connection.info.host or 'localhost'}:{connection.info.port}/{connection.info.dbname}"
             raise TransactionMisuse(
                 f"the connection leads to {where}, but the jobs are in {self._database.place};"
-                " one transaction cannot span two databases. Nothing was enqueued; write to an outbox table, or enqueue after commit"
+                " one transaction cannot span two databases. Nothing was enqueued; write to an outbox table,"
+                " or enqueue after commit"
             )
         self._good.add(_address(connection))
 

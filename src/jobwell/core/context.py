@@ -11,7 +11,7 @@ from jobwell.core.ids import new_id
 class _Attempt:
     """What both contexts share."""
 
-    __slots__ = ("_cancelled", "_deadline_in", "_logger", "_monotonic", "_began", "attempt", "id", "queue", "task", "tenant")
+    __slots__ = ("_began", "_cancelled", "_deadline_in", "_logger", "_monotonic", "attempt", "id", "queue", "task", "tenant")
 
     def __init__(
         self, *, id: UUID, task: str, queue: str, tenant: str, attempt: int, deadline_in: float | None,  # noqa: A002

@@ -4,7 +4,8 @@
 |---|---|
 | str, bool, None, int up to 2^53, finite float, list, dict with text keys | as they are |
 | larger int, nan and infinities | {"$int": "…"}, {"$float": "nan"} |
-| datetime, date, time, timedelta | {"$datetime": "…"} (+ "zone", "fold"), {"$date"}, {"$time"}, {"$timedelta": [days, seconds, microseconds]} |
+| datetime, date, time | {"$datetime": "…"} (+ "zone", "fold"), {"$date": "…"}, {"$time": "…"} |
+| timedelta | {"$timedelta": [days, seconds, microseconds]} |
 | Decimal, UUID, bytes | {"$decimal"}, {"$uuid"}, {"$bytes": base64} |
 | tuple, set, frozenset | {"$tuple": […]}, {"$set"}, {"$frozenset"} |
 | dict with other keys, or with keys that begin with "$" | {"$dict": [[key, value], …]} |
@@ -55,9 +56,7 @@ def encode_fields(fields: Mapping[str, Any], known: Known) -> bytes:
     plain = {}
     for name, value in fields.items():
         kind = type(value)
-        if kind is int and -EXACT <= value <= EXACT:
-            plain[name] = value
-        elif kind is str and value.isascii() and "\x00" not in value:
+        if (kind is int and -EXACT <= value <= EXACT) or (kind is str and value.isascii() and "\x00" not in value):
             plain[name] = value
         else:
             plain[name] = _plain(value, known, name, 0)
@@ -75,7 +74,7 @@ def decode(stored: str | bytes, known: Known) -> Any:
         value = orjson.loads(stored)
         return _rich(value, known) if mark in stored else value  # type: ignore[operator]
     except _UNREADABLE as error:
-        raise InvalidArguments(f"the payload cannot be read: {error or type(error).__name__}") from error
+        raise InvalidArguments(f"the payload cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _refuse(path: str, what: str) -> InvalidArguments:
@@ -99,20 +98,25 @@ def _plain(value: Any, known: Known, path: str, depth: int) -> Any:
     encoder = _ENCODERS.get(kind)
     if encoder:
         return encoder(value, known, path, depth + 1)
+    return _instance(value, known, path, depth)
+
+
+def _instance(value: Any, known: Known, path: str, depth: int) -> dict[str, Any]:
+    kind = type(value)
     if isinstance(value, Enum):
-        _must_know(kind, known, path)
+        tagged: Any = ("$enum", value.name)
         if isinstance(value, Flag):  # members together have no name of their own
-            return {"$flag": [class_name(kind), _plain(value.value, known, path, depth)]}
-        return {"$enum": [class_name(kind), value.name]}
-    if dataclasses.is_dataclass(kind):
-        _must_know(kind, known, path)
-        held = {f.name: getattr(value, f.name) for f in dataclasses.fields(kind)}
-        return {"$data": [class_name(kind), _members(held, known, path, depth)]}
-    if hasattr(kind, "model_fields"):
-        _must_know(kind, known, path)
-        held = {name: getattr(value, name) for name in kind.model_fields} | (value.model_extra or {})
-        return {"$data": [class_name(kind), _members(held, known, path, depth)]}
-    raise _refuse(path, f"a {class_name(kind)} cannot be stored; pass an id, or plain values")
+            tagged = ("$flag", _plain(value.value, known, path, depth))
+    elif dataclasses.is_dataclass(kind):
+        tagged = ("$data", {f.name: getattr(value, f.name) for f in dataclasses.fields(kind)})
+    elif hasattr(kind, "model_fields"):
+        tagged = ("$data", {name: getattr(value, name) for name in kind.model_fields} | (value.model_extra or {}))
+    else:
+        raise _refuse(path, f"a {class_name(kind)} cannot be stored; pass an id, or plain values")
+    if known.get(class_name(kind)) is not kind:
+        raise _refuse(path, f"a {class_name(kind)} can be stored only where the task's signature names that class")
+    tag, held = tagged
+    return {tag: [class_name(kind), _members(held, known, path, depth) if tag == "$data" else held]}
 
 
 def _large(value: int, path: str) -> dict[str, str]:
@@ -120,11 +124,6 @@ def _large(value: int, path: str) -> dict[str, str]:
         return {"$int": str(value)}
     except ValueError as error:  # the interpreter's bound for turning an integer into text
         raise _refuse(path, f"the integer is too long ({error})") from None
-
-
-def _must_know(kind: type, known: Known, path: str) -> None:
-    if known.get(class_name(kind)) is not kind:
-        raise _refuse(path, f"a {class_name(kind)} can be stored only where the task's signature names that class")
 
 
 def _members(held: Mapping[str, Any], known: Known, path: str, depth: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ JobwellError
 │   └── TransactionMisuse    `within`/`conn=` cannot give the promise that the job commits with the caller's rows
 ├── StoreError
 │   ├── StoreUnavailable     the database cannot be reached
+│   ├── StoreRefused         the server answers, and refuses: no such database or user, wrong password
 │   └── SchemaMismatch       code and tables do not fit each other
 ├── NotFound                 no such job, queue, …
 ├── Conflict                 the thing is not in a state in which this can be done
@@ -70,6 +71,10 @@ class StoreError(JobwellError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached. Nothing was changed; try again when it is back."""
+
+
+class StoreRefused(StoreError):
+    """The server answers and refuses: there is no such database or user, or the password is wrong."""
 
 
 class SchemaMismatch(StoreError):

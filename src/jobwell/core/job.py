@@ -110,7 +110,7 @@ def moment(value: Duration | datetime | None) -> tuple[float, datetime | None]:
                 " give an aware datetime (datetime.now(UTC), or with ZoneInfo('Asia/Almaty')), or a duration"
             )
         if not FIRST_YEAR <= value.year <= LAST_YEAR:
-            raise DeclarationError(f"run_after={value.isoformat()!r} is too far away: give a year from {FIRST_YEAR} to {LAST_YEAR}")
+            raise DeclarationError(f"run_after={value.isoformat()!r} is too far away: the years are {FIRST_YEAR} to {LAST_YEAR}")
         return 0.0, value.astimezone(UTC)
     delay = seconds(value, "run_after")
     if delay > FARTHEST.total_seconds():

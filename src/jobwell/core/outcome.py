@@ -35,7 +35,7 @@ def after_seconds(value: Moment, now: datetime, name: str) -> float:
     return seconds(value, name)
 
 
-class Reject(Exception):  # noqa: N818  it is an order, not an error of ours
+class Reject(Exception):
     """Stop at once: a logical error that no retry can mend. The job goes to the quarantine as `rejected`.
 
     Args:
@@ -49,7 +49,7 @@ class Reject(Exception):  # noqa: N818  it is an order, not an error of ours
         self.message = message or code
 
 
-class Retry(Exception):  # noqa: N818
+class Retry(Exception):
     """Ask for another attempt. It counts as a failure, so it is bounded by the attempts and the deadline.
 
     Args:
@@ -63,7 +63,7 @@ class Retry(Exception):  # noqa: N818
         self.after = after
 
 
-class Snooze(Exception):  # noqa: N818
+class Snooze(Exception):
     """Not yet: look again later. Costs no attempt; bounded by the job's deadline.
 
     Args:

@@ -82,12 +82,12 @@ class Signature:
             adapter = TypeAdapter(shape)
             if not adapter.pydantic_complete:  # a class inside names another that is not there: say so now
                 adapter.rebuild(raise_errors=True)
-            return adapter.validator
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise DeclarationError(
                 f"task {self.name}: a parameter has a type that cannot be stored; pass an id or plain values instead."
                 f" ({str(error).splitlines()[0]})"
             ) from error
+        return adapter.validator
 
     def check(self) -> None:
         """Resolve and build everything now.
@@ -161,8 +161,8 @@ def _collect(hint: Any, found: dict[type, bool]) -> None:
 
     if isinstance(hint, Enum):  # of a Literal
         hint = type(hint)
-    inside = (typing.get_origin(hint), *typing.get_args(hint), getattr(hint, "__supertype__", None), getattr(hint, "__value__", None))
-    for part in inside:
+    behind = (typing.get_origin(hint), getattr(hint, "__supertype__", None), getattr(hint, "__value__", None))
+    for part in (*behind, *typing.get_args(hint)):
         if part is not None:
             _collect(part, found)
     if not isinstance(hint, type) or hint in found:

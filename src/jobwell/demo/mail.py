@@ -1,6 +1,7 @@
 """Sending mail from a worker process: a few SMTP connections that stay open."""
 
 import asyncio
+from typing import NamedTuple
 
 import aiosmtplib
 
@@ -42,20 +43,33 @@ class Postman:
                 raise
             self._free.append(line)
 
+    def close(self) -> None:
+        """Close the connections that are free."""
+        while self._free:
+            self._free.pop().close()
+
     async def _line(self) -> aiosmtplib.SMTP:
         while self._free:
             line = self._free.pop()
             if line.is_connected:
                 return line
-        line = aiosmtplib.SMTP(
-            hostname=self._host, port=self._port, local_hostname="localhost", start_tls=False, timeout=TIMEOUT
-        )
+        line = aiosmtplib.SMTP(hostname=self._host, port=self._port, local_hostname="localhost", start_tls=False, timeout=TIMEOUT)
         await line.connect()
         return line
 
 
-def code(error: aiosmtplib.SMTPException) -> int:
-    """The server's three digits; 0 where it gave none."""
+class Answer(NamedTuple):
+    """What a mail server says: three digits and a text."""
+
+    code: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.text}"
+
+
+def answer(error: aiosmtplib.SMTPException) -> Answer | None:
+    """The server's answer; None where the conversation broke off without one."""
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
-        return error.recipients[0].code
-    return error.code if isinstance(error, aiosmtplib.SMTPResponseException) else 0
+        error = error.recipients[0]
+    return Answer(error.code, error.message) if isinstance(error, aiosmtplib.SMTPResponseException) else None

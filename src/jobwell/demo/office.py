@@ -87,6 +87,15 @@ class Office:
             postman = self._postmen[loop] = Postman(host, int(port))
         await postman.send(recipient, message)
 
+    async def aclose(self) -> None:
+        """Give back what belongs to the running loop. A worker need not: its process ends."""
+        loop = asyncio.get_running_loop()
+        postman, pool = self._postmen.pop(loop, None), self._pools.pop(loop, None)
+        if postman is not None:
+            postman.close()
+        if pool is not None:
+            await pool.close()
+
 
 def letter(person: Addressee, employee_id: int, event_version: str, department: str, key: str) -> bytes:
     """The news as a message. Its Message-ID is made from the job's key, so a second try is known to the provider."""

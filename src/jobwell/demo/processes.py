@@ -36,7 +36,7 @@ class Child:
         self.name = name
         self.log = log
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603  this Python, and arguments of ours
                 [sys.executable, *arguments], env=dict(environ), stdin=subprocess.PIPE, stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip

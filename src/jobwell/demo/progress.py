@@ -71,11 +71,11 @@ class Lines:
 
     def say(self, words: str) -> None:
         """A line."""
-        self._console.print(words, highlight=False, soft_wrap=True)
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
     def show(self, moment: Moment) -> None:
-        """A line, once a second."""
-        if moment.seconds >= self._next:
+        """A line, once a second and at the end."""
+        if moment.seconds >= self._next or moment.live == 0:
             self._next = moment.seconds + 1
             self.say(
                 f"{moment.seconds:5.1f} s  updated {moment.updated:,}/{moment.people:,}  mailed {moment.mailed:,}"
@@ -92,7 +92,7 @@ class Picture:
 
     def say(self, words: str) -> None:
         """A line above the picture."""
-        self._live.console.print(words, highlight=False)
+        self._live.console.print(words, highlight=False, markup=False)
 
     def show(self, moment: Moment) -> None:
         """Draw anew."""

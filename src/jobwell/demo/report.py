@@ -2,6 +2,7 @@
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from jobwell.demo.books import Books
 
@@ -27,14 +28,10 @@ def show(console: Console, books: Books) -> None:
     if books.urgent_worst_wait_ms is not None:
         console.print(
             f"Urgent jobs overtook: the slowest began after {books.urgent_worst_wait_ms / 1000:.2f} s"
-            f" while {books.overtaken:,} mails waited.",
-            highlight=False,
+            f" while {books.overtaken:,} mails waited."
         )
     if books.balanced:
-        console.print(
-            f"[green]Balanced:[/green] {books.mailed:,} mailed + {books.quarantined:,} in quarantine = {books.employees:,} people"
-            f" in {books.seconds:.1f} s.",
-            highlight=False,
-        )
+        sum_of = f"{books.mailed:,} mailed + {books.quarantined:,} in quarantine = {books.employees:,} people"
+        console.print(Text.assemble(("Balanced: ", "green"), f"{sum_of}, in {books.seconds:.1f} s."))
     else:
-        console.print(f"[red]Not balanced:[/red] {'; '.join(books.problems)}.", highlight=False)
+        console.print(Text.assemble(("Not balanced: ", "red"), f"{'; '.join(books.problems)}."))

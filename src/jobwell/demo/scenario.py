@@ -45,7 +45,7 @@ def run(settings: Settings, options: Options, progress: Progress, tell: Callable
         settings: as configured; the demo takes schemas of its own beside the configured one.
         options: what the person asked for.
         progress: where it is shown.
-        tell: told where to look, when everything is kept.
+        tell: told what a person should know beside the books: where to look when everything is kept, and what went wrong.
 
     Raises:
         DemoError: it cannot begin, a process of it died, or nothing moved for a minute.
@@ -59,7 +59,7 @@ def run(settings: Settings, options: Options, progress: Progress, tell: Callable
         if options.keep:
             stack.callback(tell, _where(place, prefix))
         smtp = stack.enter_context(sink(place.folder))
-        progress.say(f"{options.people:,} people are in {place.database.place}; {options.processes} worker processes begin")
+        progress.say(f"{options.people:,} people are in {place.database.place}; workers begin, {options.processes} process(es)")
         team = workers(settings, options.processes, smtp, place.folder)
         try:
             _await_workers(place, team, options.processes)
@@ -70,15 +70,16 @@ def run(settings: Settings, options: Options, progress: Progress, tell: Callable
         watch.mail()
         books = balance(place, watch.tally, seconds=watch.seconds, overtaken=watch.overtaken)
         if code != 0:
-            books.problems.append(f"the worker did not stop in order: {'it was killed' if code is None else f'exit code {code}'}")
+            how = "it had to be killed" if code is None else f"exit code {code}"
+            tell(f"the worker did not stop in order ({how}); it said last:\n{team.tail()}")
         return books
 
 
 def _where(place: World, prefix: str) -> str:
     look = f"{prefix}JOBWELL_SCHEMA={place.settings.schema} jobwell"
     return (
-        f"Kept until the next demo: `{look} status` and `{look} quarantine list` show the jobs;"
-        f" the employees are in the schema {place.case.company}, mail and logs in {place.folder}"
+        f"Kept: `{look} status` and `{look} quarantine list` show the jobs; the employees are in the schema"
+        f" {place.case.company}, until the next demo; mail and logs are in {place.folder}"
     )
 
 
@@ -95,9 +96,7 @@ def _work(place: World, team: Child, options: Options, progress: Progress) -> Wa
     event = place.people[0].event_version
     ids = [person.employee_id for person in place.people]
     watch = Watch(place)
-    place.app.enqueue_many(
-        apply_batch.job(ids=ids[at : at + BATCH], event_version=event) for at in range(0, len(ids), BATCH)
-    )
+    place.app.enqueue_many(apply_batch.job(ids=ids[at : at + BATCH], event_version=event) for at in range(0, len(ids), BATCH))
     kill, ask, next_look = options.kill, True, 0.0
     while True:
         team.check()

@@ -42,12 +42,12 @@ async def notify(ctx: Context, employee_id: int, event_version: str, department:
     try:
         await office.send(person.email, message)
     except aiosmtplib.SMTPException as error:
-        answer = mail.code(error)
-        if 400 <= answer < 500:
-            raise Retry(f"the mail server put it off: {error}") from error
-        if answer >= 500:
-            raise Reject("address_refused", f"the mail server refuses {person.email}: {error}") from error
-        raise
+        answer = mail.answer(error)
+        if answer is None:
+            raise
+        if answer.code < 500:
+            raise Retry(f"the mail server put it off: {answer}") from error
+        raise Reject("address_refused", f"the mail server refuses {person.email}: {answer}") from error
 
 
 @app.task(name="hr.recalculate", queue="reports", timeout="1m", retry=BRIEFLY, owner="hr-it")

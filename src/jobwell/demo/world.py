@@ -2,12 +2,14 @@
 
 import contextlib
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from psycopg import Connection, sql
 
@@ -70,30 +72,40 @@ def world(settings: Settings, count: int, *, keep: bool) -> Iterator[World]:
     """
     database = Database(settings)
     app = App(settings.database_url, schema=settings.schema)
+    names = (settings.schema, company(settings.schema))
     with contextlib.ExitStack() as stack:
         stack.callback(app.close)
+        # Over a connection made for it, since this one may be lost or in the middle of something by then.
+        cleaning = stack.enter_context(contextlib.ExitStack())
         conn = stack.enter_context(contextlib.closing(database.connect("demo", direct=True)))
-        _hold(conn, settings.schema)
+        if not _hold(conn, settings.schema):
+            raise DemoError(f"another demo is running in the schema {settings.schema!r} of this database; wait for its end")
         folder = Path(tempfile.mkdtemp(prefix="jobwell-demo-"))
         if not keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        names = (settings.schema, company(settings.schema))
         with _allowed(database):
             _refuse_live(conn, settings.schema)
             _drop(conn, names)
             if not keep:
-                stack.callback(_drop, conn, names)
+                cleaning.callback(_remove, database, names)
             _create(conn, names)
             migrations.migrate(database)
             case = Case(settings.schema)
             _load(conn, case, count)
-        yield World(settings, database, conn, case, app, people.read(count), folder)
+        with database.telling():
+            yield World(settings, database, conn, case, app, people.read(count), folder)
 
 
-def _hold(conn: "Connection[Any]", schema: str) -> None:
+def _hold(conn: "Connection[Any]", schema: str) -> bool:
     row = conn.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", [f"jobwell demo {schema}"]).fetchone()
-    if row is None or not row[0]:
-        raise DemoError(f"another demo is running in the schema {schema!r} of this database; wait for its end")
+    return row is not None and bool(row[0])
+
+
+def _remove(database: Database, names: tuple[str, ...]) -> None:
+    """Where the server is gone, or the next demo has begun already, that one does it."""
+    with contextlib.suppress(StoreError, psycopg.Error), contextlib.closing(database.connect("demo", direct=True)) as conn:
+        if _hold(conn, names[0]):
+            _drop(conn, names)
 
 
 def _drop(conn: "Connection[Any]", names: tuple[str, ...]) -> None:
@@ -114,10 +126,17 @@ def _refuse_live(conn: "Connection[Any]", schema: str) -> None:
     if table is None or table[0] is None:
         return
     alive = sql.SQL("select pid, host from {}.workers where state <> 'dead' and lease_until > clock_timestamp()")
-    row = conn.execute(alive.format(sql.Identifier(schema))).fetchone()
-    if row is not None:
-        where = f"process {row[0]} on {row[1]}"
-        raise DemoError(f"a worker of an earlier demo seems alive ({where}); stop it, or try again in a minute")
+    for pid, host in conn.execute(alive.format(sql.Identifier(schema))).fetchall():
+        if host != socket.gethostname() or _is_worker(pid):
+            raise DemoError(
+                f"a worker of an earlier demo seems alive (process {pid} on {host}); stop it, or try again in a minute"
+            )
+
+
+def _is_worker(pid: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any("jobwell" in word for word in psutil.Process(pid).cmdline())
+    return False
 
 
 def _create(conn: "Connection[Any]", names: tuple[str, ...]) -> None:

@@ -1,6 +1,7 @@
 """Connections: how they are made, how their errors are told, and what a server looks like."""
 
 import contextlib
+import select
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -9,7 +10,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from jobwell.core.errors import SchemaMismatch, SettingsError, StoreError, StoreUnavailable
+from jobwell.core.errors import SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
 from jobwell.settings import Settings, masked
 from jobwell.store.statements import Program, Statements, T, run
 
@@ -89,14 +90,14 @@ class Database:
         """A pool of plain autocommit connections, opened and empty."""
         return ConnectionPool(
             kwargs={**self.parameters(name), "autocommit": True}, min_size=0, max_size=largest, open=True,
-            timeout=self.settings.connect_timeout, max_idle=60.0, check=ConnectionPool.check_connection,
+            timeout=self.settings.connect_timeout, max_idle=60.0, check=_check,
         )  # fmt: skip
 
     def apool(self, name: str, largest: int, smallest: int = 0) -> "AsyncConnectionPool[AsyncConnection[Any]]":
         """A pool of async autocommit connections, not opened yet."""
         return AsyncConnectionPool(
             kwargs={**self.parameters(name), "autocommit": True, "prepare_threshold": 0}, min_size=smallest, max_size=largest,
-            open=False, timeout=self.settings.connect_timeout, max_idle=60.0,
+            open=False, timeout=self.settings.connect_timeout, max_idle=60.0, check=_acheck,
         )  # fmt: skip
 
     def run(self, program: Program[T], name: str = "tool") -> T:
@@ -119,13 +120,28 @@ class Database:
 
     def _unreachable(self, error: Exception) -> NoReturn:
         said = str(error).strip().splitlines()
-        reason = said[-1].strip() if said else type(error).__name__
+        reason = said[0].strip() if said else type(error).__name__
         state = getattr(error, "sqlstate", None)
         if state == "57014":
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
         if state is not None and state.startswith("25"):
             raise StoreError(f"{self.place} cannot be written: {reason} (is this a replica?)") from error
+        if any(sign in reason for sign in ("does not exist", "authentication failed", "no pg_hba.conf entry", "permission denied")):
+            advice = "create it, or correct the URL" if "does not exist" in reason else "check user, password and access rules"
+            raise StoreRefused(f"{self.place} refuses: {reason}; {advice}") from error
         raise StoreUnavailable(f"{self.place} cannot be reached: {reason}") from error
+
+
+def _check(conn: "Connection[Any]") -> None:
+    """Refuse a pooled connection that the server has closed. A round trip only where the socket has something to say:
+    a quiet one is a live one, as far as anybody can know without asking."""
+    if select.select([conn.fileno()], [], [], 0)[0]:
+        ConnectionPool.check_connection(conn)
+
+
+async def _acheck(conn: "AsyncConnection[Any]") -> None:
+    if select.select([conn.fileno()], [], [], 0)[0]:
+        await AsyncConnectionPool.check_connection(conn)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane
 from jobwell.core.outcome import Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
 
 INLINE = 2048  # larger arguments stand apart, so that a claim does not move them
@@ -127,7 +128,7 @@ class JobVerbs:
         """Succeeded. Returns the ids that were no longer the caller's."""
         return await self._lost(
             conn, "jobs.finish",
-            {"ids": ids, "claims": claims, "results": [end.result for end in ends], "notes": [end.note for end in ends]},
+            {"ids": Uuids(ids), "claims": Uuids(claims), "results": [end.result for end in ends], "notes": [end.note for end in ends]},
         )  # fmt: skip
 
     async def fail(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, str, Failed]]) -> set[UUID]:

@@ -9,6 +9,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from jobwell.core.errors import StoreUnavailable
+from jobwell.store.arrays import teach
 from jobwell.store.database import Database
 
 
@@ -38,6 +39,7 @@ class Link:
             if self._conn is None or self._conn.closed:
                 self._conn = await self._database.aconnect(self._name)
                 self._conn.prepare_threshold = 0
+                teach(self._conn)
             conn, good = self._conn, False
             try:
                 async with asyncio.timeout(self._database.settings.statement_timeout):

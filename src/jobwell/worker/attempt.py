@@ -132,7 +132,7 @@ def _open(attempt: Attempt) -> Outcome | None:
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
     if spec.signature.context:
         attempt.context = _context(attempt, spec)
-    correlation.inherit(job.meta, str(job.id))
+    correlation.inherit(job.meta, job.id)
     return None
 
 

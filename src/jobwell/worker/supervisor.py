@@ -111,12 +111,12 @@ class Supervisor:
         worker, child.process = child.worker, None
         if self._signals:
             self._code = self._code or (0 if code in (0, -signal.SIGKILL) else code)
-        if code != 0 and worker is not None:
-            self._died(worker)
         if code == EXIT_CONFIG:
             self._code = EXIT_CONFIG
             self.signal()
             return
+        if code != 0 and worker is not None:
+            self._died(worker)
         if self._signals:
             return
         steady = time.monotonic() - child.started > STEADY

@@ -38,6 +38,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
         self._unexpected: deque[float] = deque(maxlen=FATAL_FAILURES)
         self._failing = 0
+        self._ending = False
 
     def start(self) -> None:
         """Start; nothing happens when it runs already."""
@@ -51,12 +52,20 @@ class Loop:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    async def finish(self, seconds: float) -> None:
+        """Let the round under way come to its end, for so long at the most, and begin no other."""
+        self._ending = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+        await self.stop()
+
     def wake(self) -> None:
         """Begin the next round now."""
         self._wake.set()
 
     async def _run(self) -> None:
-        while True:
+        while not self._ending:
             self._wake.clear()
             try:
                 pause = await self._tick()
@@ -67,7 +76,8 @@ class Loop:
                     log.info("%s works again after %d failed rounds", self.name, self._failing)
                     self._failing = 0
                 self.last_good = time.monotonic()
-            await self._rest(pause)
+            if not self._ending:
+                await self._rest(pause)
 
     async def _rest(self, pause: float) -> None:
         if pause <= 0 or self._wake.is_set():

@@ -30,15 +30,8 @@ class UpkeepVerbs:
         yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
 
-    def delete_payloads(self, *, after: uuid.UUID, before: uuid.UUID) -> Program[tuple[int, uuid.UUID | None]]:
+    def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, uuid.UUID | None]]:
         """A piece of the payloads whose jobs are gone. Returns how many were looked at, and where the walk goes on."""
-        rows = yield self._statements("upkeep.delete_payloads", after=after, before=before, limit=PIECE)
+        rows = yield self._statements("upkeep.delete_payloads", after=after, seconds=seconds, limit=PIECE)
         looked, _deleted, last = rows[0]
         return int(looked), last
-
-
-def first_id_of(epoch_ms: int) -> uuid.UUID:
-    """The smallest UUIDv7 of a millisecond."""
-    return uuid.UUID(int=(epoch_ms << 80) | (7 << 76) | (2 << 62))
-
-

@@ -1,6 +1,7 @@
 """Workers: their rows, leases, and the rescue of what the dead ones leave."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,10 +23,10 @@ class WorkerVerbs:
             queues=list(queues),
         )  # fmt: skip
 
-    def renew(self, worker: UUID, *, lease: float, busy: int) -> Program[bool]:
-        """Renew the lease. False: somebody declared this worker dead, and it must stop."""
+    def renew(self, worker: UUID, *, lease: float, busy: int) -> Program[datetime | None]:
+        """Renew the lease. Returns the database's time; None: somebody declared this worker dead, and it must stop."""
         rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy)
-        return bool(rows)
+        return rows[0][0] if rows else None
 
     def say_idle(self, worker: UUID, idle: bool) -> Program[None]:
         """Whether an enqueue should wake this worker."""

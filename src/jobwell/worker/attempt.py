@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from random import random
 from typing import Any, Literal
@@ -89,6 +89,7 @@ class Surroundings:
     threads: Threads
     middleware: Sequence[Middleware]
     result_limit: int
+    now: Callable[[], datetime]
 
 
 def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:
@@ -113,9 +114,9 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     try:
         result = await _call(attempt, around)
     except BaseException as error:  # noqa: BLE001  everything that user code raises is judged, SystemExit included
-        return _judge(attempt, error)
+        return _judge(attempt, error, around.now)
     if attempt.stopped == "timeout":
-        return _timed_out(attempt)
+        return _timed_out(attempt, around.now)
     return _succeeded(attempt, result, around.result_limit)
 
 
@@ -166,11 +167,11 @@ def _on_thread(threads: Threads, call: Callable[[], Any]) -> Awaitable[Any]:
     return threads.submit(call)
 
 
-def _judge(attempt: Attempt, error: BaseException) -> Outcome | None:
+def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome | None:
     if attempt.stopped == "lost":
         return None
     if attempt.stopped == "timeout":
-        return _timed_out(attempt)
+        return _timed_out(attempt, now)
     if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
         return Released("shutdown")
     if isinstance(error, Reject):
@@ -178,32 +179,32 @@ def _judge(attempt: Attempt, error: BaseException) -> Outcome | None:
         failure = Failure("Reject", message, _trace(error), "", "logical")
         return Failed(Reason.REJECTED, failure, text.clean(error.code, 200))
     if isinstance(error, Snooze):
-        return _snoozed(attempt, error)
+        return _snoozed(attempt, error, now)
     if isinstance(error, Retry):
-        return _again(attempt, _failure(error, "temporary"), error)
+        return _again(attempt, _failure(error, "temporary"), error, now)
     kind = classify(error)
     failure = _failure(error, kind)
     if kind == "logical":
         return Failed(Reason.REJECTED, failure)
-    return _again(attempt, failure, None)
+    return _again(attempt, failure, None, now)
 
 
-def _timed_out(attempt: Attempt) -> Outcome:
+def _timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
     spec, job = attempt.spec, attempt.job
     assert spec is not None
     if job.remaining is not None and job.remaining <= spec.timeout:
         return Failed(Reason.DEADLINE, Failure("DeadlinePassed", "the deadline passed while it ran", kind="temporary"))
     message = f"it ran longer than its time limit of {duration_text(spec.timeout)}"
-    return _again(attempt, Failure("TimeLimit", message, kind="temporary"), None)
+    return _again(attempt, Failure("TimeLimit", message, kind="temporary"), None, now)
 
 
-def _again(attempt: Attempt, failure: Failure, wish: Retry | None) -> Outcome:
+def _again(attempt: Attempt, failure: Failure, wish: Retry | None, now: Callable[[], datetime]) -> Outcome:
     spec, job = attempt.spec, attempt.job
     assert spec is not None
     asked, note = None, None
     if wish is not None and wish.after is not None:
         try:
-            asked = after_seconds(wish.after, datetime.now(UTC), "after")
+            asked = after_seconds(wish.after, now(), "after")
         except JobwellError as error:  # a wish that cannot be read must not cost the attempt its place
             note = f"its wish could not be read: {error}"
     plan = next_attempt(
@@ -216,11 +217,11 @@ def _again(attempt: Attempt, failure: Failure, wish: Retry | None) -> Outcome:
     return Retrying(plan.delay, failure, plan.note or note)
 
 
-def _snoozed(attempt: Attempt, wish: Snooze) -> Outcome:
+def _snoozed(attempt: Attempt, wish: Snooze, now: Callable[[], datetime]) -> Outcome:
     try:
-        delay = after_seconds(wish.until, datetime.now(UTC), "until")
+        delay = after_seconds(wish.until, now(), "until")
     except JobwellError as error:
-        return _again(attempt, _failure(error, "unknown"), None)
+        return _again(attempt, _failure(error, "unknown"), None, now)
     remaining = _remaining(attempt)
     message = text.clean(str(wish), MESSAGE_LIMIT)
     if remaining is not None and delay >= remaining:

@@ -161,6 +161,12 @@ class Fetcher:
         await arun(conn, self._workers.say_idle(self._worker, idle))
         self._idle = idle
 
+    async def reconcile(self) -> None:
+        """The same at the end of the worker, where an answer is in doubt."""
+        if self._doubtful:
+            async with self._link.use() as conn:
+                await self._reconcile(conn)
+
     async def _reconcile(self, conn: "AsyncConnection[Any]") -> None:
         """Hand back, uncounted, what carries our claim ids but is not in our memory."""
         stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in self._held()]

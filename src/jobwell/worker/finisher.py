@@ -43,6 +43,7 @@ class Finisher:
         self._stored = stored
         self._soon = soon
         self._waiting: list[Ended] = []
+        self._again = False
         self.wake: Callable[[], None] = lambda: None
 
     @property
@@ -61,7 +62,12 @@ class Finisher:
         if not self._waiting:
             return 3600.0
         batch = self._waiting[: self._largest]
-        await self._write(batch)
+        try:
+            await self._write(batch)
+        except BaseException:
+            self._again = True
+            raise
+        self._again = False
         del self._waiting[: len(batch)]
         self._stored([attempt for attempt, _ in batch])
         return 0.0 if self._waiting else 3600.0
@@ -79,8 +85,9 @@ class Finisher:
                 await self._write([ended])
             return
         if lost:
-            log.warning("ownership lost: %d job(s) belong to another worker now; their outcome here was dropped: %s",
-                        len(lost), ", ".join(str(job) for job in sorted(lost)[:5]))  # fmt: skip
+            doubt = " (or it was stored before, and the answer was lost)" if self._again else ""
+            names = ", ".join(str(job) for job in sorted(lost)[:5])
+            log.warning("ownership lost: the outcome of %d job(s) changed nothing%s: %s", len(lost), doubt, names)
 
     async def _write_bare(self, ended: Ended, error: Exception) -> None:
         attempt, outcome = ended

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -44,6 +45,7 @@ class Heartbeat:
         self._lost = lost
         self._watch = watch
         self._stopping = threading.Event()
+        self.skew = timedelta()  # by how much the database's clock is ahead of this host's
         self._renewed = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="jobwell-heartbeat", daemon=True)
 
@@ -92,11 +94,13 @@ class Heartbeat:
         self._wake()  # what was enqueued while nobody listened
         while not self._stopping.is_set():
             began = time.monotonic()
-            if not run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy())):
+            told = run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy()))
+            if told is None:
                 self._lost("this worker was declared dead; another one has its jobs")
                 self._stopping.set()
                 return
             self._renewed = began  # the lease counts from before the answer
+            self.skew = told - datetime.now(UTC)
             until = began + settings.beat
             while (rest := until - time.monotonic()) > 0 and not self._stopping.is_set():
                 for _ in conn.notifies(timeout=min(rest, BLOCKED_AFTER / 2), stop_after=1):

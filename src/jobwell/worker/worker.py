@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
 import jobwell
@@ -41,6 +42,7 @@ from jobwell.worker.limits import Limits
 log = logging.getLogger("jobwell.worker")
 
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
+CLAIM_PATIENCE = 5.0  # seconds for a claim under way when the worker stops
 
 
 class Worker:
@@ -94,7 +96,7 @@ class Worker:
         """
         self._compose()
         await self._register()
-        heartbeat = self._heartbeat()
+        heartbeat = self._pulse = self._heartbeat()
         heartbeat.start()
         for loop in self._loops:
             loop.start()
@@ -120,7 +122,7 @@ class Worker:
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
         self._threads = Threads(asyncio.get_running_loop())
-        self._around = Surroundings(self._app.catalog, self._threads, self._app.middleware, settings.result_limit)
+        self._around = Surroundings(self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now)
         self._drained = asyncio.Event()
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
@@ -175,6 +177,10 @@ class Worker:
                 self.id, lease=self._settings.lease, pid=os.getpid(), host=socket.gethostname(), name=f"{socket.gethostname()}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
 
+    def _now(self) -> datetime:
+        """The database's time, as far as the last heartbeat told."""
+        return datetime.now(UTC) + self._pulse.skew
+
     def _free(self) -> int:
         free = self.slots - len(self._running)
         # In a flood, half of the slots at a time: one half is claimed while the other is stored. Without it the batches
@@ -224,8 +230,9 @@ class Worker:
     async def _drain(self) -> None:
         """Wait the grace, then stop what is left, and see every outcome stored."""
         self._fetcher.paused = True
-        await self._fetch_loop.stop()  # a claim under way is finished or found by reconciliation
+        await self._fetch_loop.finish(CLAIM_PATIENCE)
         if self._exit == EXIT_OK:
+            await self._handing_back()
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)
             await self._until_empty(0.0 if self._at_once else self._settings.grace)
@@ -234,6 +241,13 @@ class Worker:
         await self._until_empty(2.0, ignore_haste=True)
         if self._running:
             log.warning("%d job(s) did not end; they are taken back when the lease ends", len(self._running))
+
+    async def _handing_back(self) -> None:
+        """What a claim took without our getting to know goes back uncounted, before the row goes that it belongs to."""
+        try:
+            await self._fetcher.reconcile()
+        except Exception as error:  # noqa: BLE001  on the way out: rescue finds it
+            log.warning("claims could not be reconciled: %s", error)
 
     async def _until_empty(self, seconds: float, *, ignore_haste: bool = False) -> None:
         until = time.monotonic() + seconds

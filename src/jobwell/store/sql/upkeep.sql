@@ -16,8 +16,10 @@ delete from jobwell.attempts_default where ctid = any (array(
 
 -- name: delete_payloads
 -- Payloads of jobs that are nowhere any more. Ids begin with their time, so the old ones stand first; the walk goes on behind :after.
-with old as materialized (
-  select p.id from jobwell.payloads p where p.id > :after and p.id < :before order by p.id limit :limit),
+with limits as materialized (
+  select (lpad(to_hex(((extract(epoch from jobwell.now()) - :seconds) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid as before),
+old as materialized (
+  select p.id from jobwell.payloads p where p.id > :after and p.id < (select before from limits) order by p.id limit :limit),
 gone as (
   delete from jobwell.payloads p using old o
    where p.id = o.id and not exists (select from jobwell.jobs j where j.id = o.id)

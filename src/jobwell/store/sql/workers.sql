@@ -6,7 +6,7 @@ values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, 
 -- By UPDATE only: no row means that somebody declared this worker dead.
 update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease), beat_at = jobwell.now(), busy = :busy
 where id = :id and state <> 'dead'
-returning state;
+returning jobwell.now();
 
 -- name: idle
 update jobwell.workers set idle = :idle where id = :id and idle <> :idle;

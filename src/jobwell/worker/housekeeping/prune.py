@@ -1,7 +1,6 @@
 """Keeps the tables in shape: partitions for the days ahead, and out with what is older than the retention."""
 
 import logging
-import time
 import uuid
 from typing import Any
 
@@ -9,7 +8,7 @@ import psycopg
 
 from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
-from jobwell.store.upkeep import LOCK_TIMEOUT, UpkeepVerbs, first_id_of
+from jobwell.store.upkeep import LOCK_TIMEOUT, UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 
 log = logging.getLogger("jobwell.worker")
@@ -44,8 +43,7 @@ class Prune:
         async with self._link.use() as conn:
             await arun(conn, self._upkeep.delete_old(seconds=self._retention))
             await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
-            before = first_id_of(max(0, int((time.time() - self._retention) * 1000)))
-            looked, last = await arun(conn, self._upkeep.delete_payloads(after=self._walk, before=before))
+            looked, last = await arun(conn, self._upkeep.delete_payloads(after=self._walk, seconds=self._retention))
         self._walk = last or FIRST
         return 1.0 if looked else EVERY
 

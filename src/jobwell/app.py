@@ -43,7 +43,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self.catalog = Catalog()
-        self._binding = Binding()
+        self.binding = Binding()
 
     @overload
     def task(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
@@ -55,9 +55,9 @@ class Tasks:
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
-        self, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
+        self, fn: None = None, /, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
         deadline: Duration = "24h", retry: RetryRule | None = None, owner: str | None = None, tenant: str | None = None,
-        lock: Lock | None = None, executor: str | None = None, dedup: None = None, resources: tuple[()] = (),
+        lock: Lock | None = None, executor: str | None = None, dedup: Any = None, resources: Iterable[str] = (),
     ) -> Decorator: ...
     def task(
         self, fn: Any = None, /, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
@@ -87,7 +87,7 @@ class Tasks:
         """
         for option, given in (("dedup", dedup), ("resources", tuple(resources))):
             if given:
-                raise DeclarationError(f"{option}={given!r}: {option} is not available in this release, and is not ignored in silence")
+                raise DeclarationError(f"{option}={given!r}: {option} is not available in this release; it is not ignored in silence")
 
         def decorate(function: Any) -> Any:
             spec = declare(
@@ -96,7 +96,7 @@ class Tasks:
             )  # fmt: skip
             self._check(spec)
             self.catalog.add(spec)
-            return (AsyncTask if spec.executor == "async" else Task)(spec, self._binding)
+            return (AsyncTask if spec.executor == "async" else Task)(spec, self.binding)
 
         return decorate if fn is None else decorate(fn)
 
@@ -129,8 +129,8 @@ class App(Tasks):
         self.queues = tuple(dict.fromkeys((*STANDARD_QUEUES, *((queues,) if isinstance(queues, str) else queues))))
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
-        self._binding.client = lambda: self.client
-        self._binding.payload_limit = lambda: self.settings.payload_limit
+        self.binding.client = lambda: self.client
+        self.binding.payload_limit = lambda: self.settings.payload_limit
 
     @cached_property
     def database(self) -> Any:
@@ -156,8 +156,8 @@ class App(Tasks):
             for spec in group.catalog:
                 self._check(spec)
                 self.catalog.add(spec)
-            group._binding.client = self._binding.client
-            group._binding.payload_limit = self._binding.payload_limit
+            group.binding.client = self.binding.client
+            group.binding.payload_limit = self.binding.payload_limit
 
     def load(self) -> None:
         """Import the modules that `discover` names, and check every signature.
@@ -208,7 +208,7 @@ class App(Tasks):
         """
         return self.client.within(connection)  # type: ignore[no-any-return]
 
-    def correlate(self, **fields: str | int | float | bool | None) -> AbstractContextManager[None]:
+    def correlate(self, **fields: str | float | bool | None) -> AbstractContextManager[None]:
         """Give request_id, initiator and the like to every job enqueued inside, and to the children of those jobs."""
         return correlation.correlate(**fields)
 

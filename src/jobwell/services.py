@@ -94,12 +94,15 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
     return uvloop.run(live())
 
 
-def supervise(settings: Settings, target: str, *, processes: int, options: Sequence[str] = ()) -> int:
+def supervise(settings: Settings, target: str, *, processes: int, options: Sequence[str] = (), url: str | None = None) -> int:
     """Run worker processes under a supervisor, until a signal.
 
     Args:
+        settings: for the grace, and the store to tell of a death.
         target: the app, as `load_app` takes it; imported in the children only.
+        processes: how many.
         options: command line options passed on to each child.
+        url: a database URL that goes before what the app says.
     """
     database = Database(settings)
 
@@ -112,7 +115,7 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
         except JobwellError as error:  # the lease ends by itself
             log.warning("the jobs of the dead process wait for the end of its lease: %s", error)
 
-    return Supervisor(command, processes, settings.grace, died).run()
+    return Supervisor(command, processes, settings.grace, died, {"JOBWELL_CHILD_URL": url} if url else {}).run()
 
 
 def take_back(database: Database, worker: UUID) -> None:

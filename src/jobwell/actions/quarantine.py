@@ -32,6 +32,7 @@ def retry(database: Database, chosen: Selection, *, by: str, moved: Callable[[in
     """Put failed jobs back, in pieces of one commit each with its audit row.
 
     Args:
+        database: the store.
         chosen: which.
         by: who acts.
         moved: told of each piece's size.

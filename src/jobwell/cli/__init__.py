@@ -64,7 +64,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="jobwell", message="%(prog)s %(version)s")
 def root() -> None:
-    """Background jobs for business applications on PostgreSQL.
+    r"""Background jobs for business applications on PostgreSQL.
 
     \b
     Which database: JOBWELL_DATABASE_URL=postgresql://…, or 'embedded' to try things out.
@@ -86,6 +86,6 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"jobwell: {error.message}", err=True)
         sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
     except BrokenPipeError:  # `jobwell jobs list | head`
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)

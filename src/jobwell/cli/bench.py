@@ -15,7 +15,7 @@ SCENARIOS = click.Choice(["drain", "drain-2", "enqueue-bulk", "latency"])
 @output_option
 @click.option("--database-url", metavar="URL", help="postgresql://… or 'embedded' (default: JOBWELL_DATABASE_URL).")
 def bench(scenario: str, jobs: int | None, repeat: int, output: str, database_url: str | None) -> int:
-    """Measure, on a throw-away schema, beside the bare SQL loop of the same shape in the same run.
+    r"""Measure, on a throw-away schema, beside the bare SQL loop of the same shape in the same run.
 
     \b
     drain          no-op async jobs, one worker process

@@ -15,7 +15,7 @@ from jobwell.cli.output import console, facts, json_out, output_option, store_op
 def doctor(output: str, database_url: str | None, schema: str | None) -> int:
     """Each setting and where it came from, the server, and what is wrong, in words. Exit code 1 when something is."""
     settings = setting.load({"database_url": database_url, "schema": schema})
-    rows = [{"setting": name, "value": value, "from": origin, "what": about} for name, value, origin, about in settings.described()]
+    rows = [dict(zip(("setting", "value", "from", "what"), row, strict=True)) for row in settings.described()]
     server: dict[str, Any] = {}
     wrong, hints = _look(settings, server)
     if output == "json":
@@ -83,13 +83,13 @@ def _judge(server: dict[str, Any], wrong: list[str], hints: list[str]) -> None:
     if server["autovacuum"] == "off":
         wrong.append("autovacuum is off: the jobs table will bloat and claims will slow down")
     if server["synchronous_commit"] == "off":
-        hints.append("synchronous_commit is off: a crash of the server can lose the last fraction of a second of accepted jobs")
+        hints.append("synchronous_commit is off: a crash of the server can lose jobs accepted in the last fraction of a second")
     if server["connections"] > 0.8 * server["max_connections"]:
         hints.append(f"{server['connections']} of {server['max_connections']} connections are in use; a worker process needs 3")
     if server["oldest_transaction_seconds"] > 300:
         hints.append(
-            f"a transaction is open for {server['oldest_transaction_seconds']:.0f} s ({server['oldest_transaction']}): it stops vacuum,"
-            " and claims slow down while it lasts"
+            f"a transaction is open for {server['oldest_transaction_seconds']:.0f} s ({server['oldest_transaction']}):"
+            " it stops vacuum, and claims slow down while it lasts"
         )
     if abs(server["clock_skew_ms"]) > 2000:
         hints.append(f"this host's clock differs from the server's by {server['clock_skew_ms']} ms; Jobwell goes by the server's")

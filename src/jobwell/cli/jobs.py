@@ -9,6 +9,7 @@ import orjson
 from jobwell import settings as setting
 from jobwell.cli.output import age, console, facts, json_out, output_option, store_options, table
 
+FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
 STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
 
 
@@ -80,11 +81,13 @@ def _print(found: dict[str, Any]) -> None:
     took = age((ended - started).total_seconds()) if started and ended else ""
     counters = ("failures", "crashes", "losses", "postponements")
     shown = [
-        *((name, found[name]) for name in ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")),
+        *((name, found[name]) for name in FACTS),
         ("counted", ", ".join(f"{found[name]} {name}" for name in counters if found[name]) or "no failures"),
         *((name.replace("_at", ""), found[name]) for name in ("enqueued_at", "run_at", "started_at", "ended_at", "deadline")),
-        ("took", took), ("worker", found["worker"]), ("error", " ".join(filter(None, (found["error_type"], found["message"])))),
-        ("note", found["note"]), ("arguments", _cut(found["args"])), ("carries", found["meta"]), ("result", _cut(found["result"])),
+        ("took", took), ("worker", found["worker"]),
+        ("error", " ".join(filter(None, (found["error_type"], found["message"])))),
+        ("note", found["note"]), ("arguments", _cut(found["args"])), ("carries", found["meta"]),
+        ("result", _cut(found["result"])),
     ]  # fmt: skip
     facts((name, value) for name, value in shown if value not in (None, ""))
     if attempts:

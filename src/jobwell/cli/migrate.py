@@ -31,7 +31,8 @@ def migrate(plan: bool, as_sql: bool, output: str, database_url: str | None, sch
     if output == "json":
         json_out({"done": not plan, "steps": [{"kind": step.kind, "name": step.name} for step in wanted]})
     elif plan:
-        click.echo("\n".join(f"would run {step.kind} {step.name}" for step in wanted) or "nothing to do: the tables are up to date")
+        lines = [f"would run {step.kind} {step.name}" for step in wanted]
+        click.echo("\n".join(lines) or "nothing to do: the tables are up to date")
     else:
         done = f"{len(wanted)} step(s) done" if wanted else "nothing to do"
         click.echo(f"{done}: schema {database.settings.schema!r} in {database.place} fits this release")

@@ -44,7 +44,8 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
         json_out(rows)
         return 0
     columns = ("id", "reason", "task", "tenant", "code", "error_type", "message", "ended_at")
-    table("", rows, columns, "the quarantine is empty" if not any(wanted[n] for n in ("reason", "queue", "task", "tenant")) else "none match")
+    filtered = any(wanted[name] for name in ("reason", "queue", "task", "tenant"))
+    table("", rows, columns, "none match" if filtered else "the quarantine is empty")
     if len(rows) == wanted["limit"]:
         click.echo(f"… more: --before {rows[-1]['id']}", err=True)
     return 0

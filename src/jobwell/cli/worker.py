@@ -1,6 +1,7 @@
 """`jobwell worker` and `jobwell up`."""
 
 import logging
+import os
 import sys
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,8 @@ import click
 
 from jobwell import settings as setting
 from jobwell.cli.output import store_options
+
+LOG_FORMATS = click.Choice(["auto", "text", "json"])
 
 
 def _logging(output: str) -> None:
@@ -38,7 +41,7 @@ def _logging(output: str) -> None:
 @click.option("--processes", type=click.IntRange(1, 64), help="Worker processes.  [default: 1]")
 @click.option("--slots", type=click.IntRange(1, 10_000), help="Jobs at once in each process.  [default: 100]")
 @click.option("--queues", help="Comma-separated (default: all that the app declares).")
-@click.option("--log", "log_format", type=click.Choice(["auto", "text", "json"]), default="auto", help="Form of the log on stderr.")
+@click.option("--log", "log_format", type=LOG_FORMATS, default="auto", help="Form of the log on stderr.")
 @click.option("--child", type=click.UUID, hidden=True)
 @store_options
 def worker(
@@ -51,6 +54,8 @@ def worker(
     jobs the grace to end; what has not ended is handed back without spending an attempt. The second one ends the grace.
     """
     given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues}
+    if child is not None:  # a password does not belong into a command line that everyone can see
+        given["database_url"] = os.environ.get("JOBWELL_CHILD_URL") or database_url
     settings = setting.load(given)
     _logging(log_format)
     if child is not None:
@@ -58,13 +63,14 @@ def worker(
     from jobwell import services
 
     options = ["--log", log_format]
-    for name in ("slots", "queues", "database_url", "schema"):
+    for name in ("slots", "queues", "schema"):
         if given[name] is not None:
             options += [f"--{name.replace('_', '-')}", str(given[name])]
     target = _target(settings)
     total = settings.processes * settings.slots
-    click.echo(f"{target}: {settings.processes} process(es) × {settings.slots} slots = {total} jobs at once; Ctrl-C drains", err=True)
-    return services.supervise(settings, target, processes=settings.processes, options=options)
+    each = f"{settings.processes} process(es) × {settings.slots} slots"
+    click.echo(f"{target}: {each} = {total} jobs at once; Ctrl-C drains", err=True)
+    return services.supervise(settings, target, processes=settings.processes, options=options, url=database_url)
 
 
 def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> int:
@@ -80,7 +86,7 @@ def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> in
         click.echo(f"jobwell: {error.message}", err=True)
         return 78
     except JobwellError as error:
-        logging.getLogger("jobwell.worker").error("cannot start: %s", error.message)
+        logging.getLogger("jobwell.worker").warning("cannot start: %s", error.message)
         return 75
 
 

@@ -60,7 +60,8 @@ class _Attempt:
             self._logger = logging.LoggerAdapter(logging.getLogger(f"jobwell.task.{self.task}"), fields)
         return self._logger
 
-    def _stop(self) -> None:
+    def tell_to_stop(self) -> None:
+        """For the worker: `cancelled` is true from now on."""
         self._cancelled = True
 
 

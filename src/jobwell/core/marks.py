@@ -67,7 +67,8 @@ class Marks:
         Args:
             rows: the jobs taken; each carries the number of index entries read by the claim.
             whole: whether it was a whole look.
-            now, took: monotonic seconds at its end, and how long it took.
+            now: monotonic seconds at its end.
+            took: how long it took, in seconds.
         """
         reads = rows[-1].reads if rows else 0
         many = reads > MANY_READS + READS_PER_JOB * len(rows)

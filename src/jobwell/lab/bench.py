@@ -1,5 +1,7 @@
-"""Benchmarks on a throw-away schema. Each measures the bare SQL loop of the same shape in the same run, because machines
-are noisy: the ratio is the figure to compare.
+"""Benchmarks on a throw-away schema.
+
+Each measures the bare SQL loop of the same shape in the same run, because machines are noisy: the ratio is the figure to
+compare.
 """
 
 import os
@@ -87,7 +89,8 @@ class Bench:
         done, began = 0, time.perf_counter()
         while True:
             claim = new_id()
-            rows = cursor.execute(self.statement["bench.floor_claim"], {"claim": claim, "want": FLOOR_BATCH}, prepare=True).fetchall()
+            wanted = {"claim": claim, "want": FLOOR_BATCH}
+            rows = cursor.execute(self.statement["bench.floor_claim"], wanted, prepare=True).fetchall()
             if not rows:
                 return done / (time.perf_counter() - began)
             cursor.execute(self.statement["bench.floor_finish"], {"ids": [row[0] for row in rows], "claim": claim}, prepare=True)
@@ -161,7 +164,8 @@ def drain(bench: Bench, jobs: int, *, processes: int = 1, slots: int = SLOTS) ->
     rate = jobs / seconds
     server_cpu = None if before.server is None or after.server is None else (after.server - before.server) / jobs * 1e6
     return Result(
-        scenario="drain" if processes == 1 else f"drain-{processes}", jobs=jobs, jobs_per_s=rate, floor_per_s=floor, ratio=rate / floor,
+        scenario="drain" if processes == 1 else f"drain-{processes}", jobs=jobs,
+        jobs_per_s=rate, floor_per_s=floor, ratio=rate / floor,
         worker_cpu_us=(after.worker - before.worker) / jobs * 1e6, server_cpu_us=server_cpu, rss_mb=memory,
     )  # fmt: skip
 
@@ -222,6 +226,7 @@ def measure(settings: Settings, scenario: str, *, jobs: int | None, say: Say) ->
     """Run one scenario.
 
     Args:
+        settings: say where; the schema is the benchmark's own.
         scenario: a key of `SCENARIOS`.
         jobs: how many (default: the scenario's own number).
         say: told what goes on.

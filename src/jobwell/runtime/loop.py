@@ -101,4 +101,5 @@ class Loop:
             self._unexpected.append(time.monotonic())
             if len(self._unexpected) == FATAL_FAILURES and self._unexpected[-1] - self._unexpected[0] < 60:
                 self._on_fatal(self.name, error)
-        return min(LONGEST_BACKOFF, 0.05 * 2 ** min(self._failing, 10)) * (0.5 + random.random())  # noqa: S311
+        longest = min(LONGEST_BACKOFF, 0.05 * 2.0 ** min(self._failing, 10))
+        return longest * random.uniform(0.5, 1.5)  # noqa: S311

@@ -1,6 +1,7 @@
 """Signals and the life of the parent, as events on a loop."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -22,14 +23,10 @@ def on_end_of(descriptor: int, loop: asyncio.AbstractEventLoop, ended: Callable[
     """Call `ended` on the loop when the other end of a pipe is closed: its process is gone, however it went."""
 
     def watch() -> None:
-        try:
+        with contextlib.suppress(OSError):
             while os.read(descriptor, 4096):
                 pass
-        except OSError:
-            pass
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(ended)
-        except RuntimeError:
-            pass  # the loop has ended already
 
     threading.Thread(target=watch, name="jobwell-parent", daemon=True).start()

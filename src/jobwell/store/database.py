@@ -15,6 +15,7 @@ from jobwell.settings import Settings, masked
 from jobwell.store.statements import Program, Statements, T, run
 
 OLDEST_SERVER = 150000
+REFUSALS = ("does not exist", "authentication failed", "no pg_hba.conf entry", "permission denied")
 
 
 class Database:
@@ -126,15 +127,17 @@ class Database:
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
         if state is not None and state.startswith("25"):
             raise StoreError(f"{self.place} cannot be written: {reason} (is this a replica?)") from error
-        if any(sign in reason for sign in ("does not exist", "authentication failed", "no pg_hba.conf entry", "permission denied")):
+        if any(sign in reason for sign in REFUSALS):
             advice = "create it, or correct the URL" if "does not exist" in reason else "check user, password and access rules"
             raise StoreRefused(f"{self.place} refuses: {reason}; {advice}") from error
         raise StoreUnavailable(f"{self.place} cannot be reached: {reason}") from error
 
 
 def _check(conn: "Connection[Any]") -> None:
-    """Refuse a pooled connection that the server has closed. A round trip only where the socket has something to say:
-    a quiet one is a live one, as far as anybody can know without asking."""
+    """Refuse a pooled connection that the server has closed.
+
+    A round trip only where the socket has something to say: a quiet one is a live one, as far as one can know unasked.
+    """
     if select.select([conn.fileno()], [], [], 0)[0]:
         ConnectionPool.check_connection(conn)
 

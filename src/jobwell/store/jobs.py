@@ -86,12 +86,16 @@ def _one(job: NewJob, meta: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _fingerprint(task: str, end: Failed) -> str:
+    """What failures have in common: the task, the error, the place."""
+    return "|".join(filter(None, (task, end.code or end.failure.error_type or end.reason, end.failure.place)))
+
+
 def _lanes(lanes: Sequence[tuple[Lane, int]] | None) -> str | None:
     if lanes is None:
         return None
-    return orjson.dumps(
-        [{"queue": queue, "rank": rank, "gate": gate, "tenant": tenant, "since": since} for (queue, rank, gate, tenant), since in lanes]
-    ).decode()
+    names = ("queue", "rank", "gate", "tenant", "since")
+    return orjson.dumps([dict(zip(names, (*lane, since), strict=True)) for lane, since in lanes]).decode()
 
 
 class JobVerbs:
@@ -128,7 +132,10 @@ class JobVerbs:
         """Succeeded. Returns the ids that were no longer the caller's."""
         return await self._lost(
             conn, "jobs.finish",
-            {"ids": Uuids(ids), "claims": Uuids(claims), "results": [end.result for end in ends], "notes": [end.note for end in ends]},
+            {
+                "ids": Uuids(ids), "claims": Uuids(claims), "results": [end.result for end in ends],
+                "notes": [end.note for end in ends],
+            },
         )  # fmt: skip
 
     async def fail(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, str, Failed]]) -> set[UUID]:
@@ -138,7 +145,7 @@ class JobVerbs:
                 "id": str(job), "claim_id": str(claim), "reason": end.reason, "code": end.code, "counts": end.counts,
                 "kind": end.failure.kind, "error_type": end.failure.error_type, "message": end.failure.message,
                 "traceback": end.failure.traceback or None,
-                "fingerprint": "|".join(filter(None, (task, end.code or end.failure.error_type or end.reason, end.failure.place))),
+                "fingerprint": _fingerprint(task, end),
             }
             for job, claim, task, end in ends
         ]  # fmt: skip
@@ -156,7 +163,9 @@ class JobVerbs:
         ]  # fmt: skip
         return await self._settle(conn, "jobs.retry", given)
 
-    async def postpone(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Snoozed | Released]]) -> set[UUID]:
+    async def postpone(
+        self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Snoozed | Released]]
+    ) -> set[UUID]:
         """Back to the queue, uncounted. Returns the ids that were no longer the caller's."""
         given = [
             {

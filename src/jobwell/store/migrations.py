@@ -44,11 +44,11 @@ class Step:
 
 def steps() -> list[Step]:
     """All files, in the order in which they run."""
-    found = []
-    for kind, folder in (("migration", "migrations"), ("functions", "functions")):
+    found: list[Step] = []
+    kinds: tuple[tuple[Literal["migration", "functions"], str], ...] = (("migration", "migrations"), ("functions", "functions"))
+    for kind, folder in kinds:
         for file in sorted((files("jobwell.store") / folder).iterdir(), key=lambda entry: entry.name):
-            if file.name.endswith(".sql"):
-                found.append(Step(kind, file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")))  # type: ignore[arg-type]
+            found.append(Step(kind, file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")))  # noqa: PERF401
     return found
 
 
@@ -121,7 +121,8 @@ def check(conn: "Connection[Any]", schema: str) -> None:
     wanted = plan(conn, schema)
     if wanted:
         names = ", ".join(step.name for step in wanted[:3])
-        state = "has no Jobwell tables" if len(wanted) == len(steps()) else f"lacks {len(wanted)} step(s) of this release ({names})"
+        lacks = f"lacks {len(wanted)} step(s) of this release ({names})"
+        state = "has no Jobwell tables" if len(wanted) == len(steps()) else lacks
         raise SchemaMismatch(f"the schema {schema!r} {state}; run `jobwell migrate` before anything is started")
 
 
@@ -129,8 +130,8 @@ def script(schema: str, wanted: list[Step]) -> str:
     """The same as SQL for a DBA: each step with its record, in one transaction."""
     parts = [f"create schema if not exists {schema};", within(_LEDGER, schema) + ";"]
     for step in wanted:
-        record = (
-            f"insert into {schema}.migrations (kind, name, checksum) values ('{step.kind}', '{step.name}', '{step.checksum}')\n"
+        record = (  # for a file that a person runs; kind, name and checksum are our own
+            f"insert into {schema}.migrations (kind, name, checksum) values ('{step.kind}', '{step.name}', '{step.checksum}')\n"  # noqa: S608
             "on conflict (kind, name) do update set checksum = excluded.checksum, applied_at = clock_timestamp();"
         )
         parts.append(f"\n-- {step.kind} {step.name}\nbegin;\n{within(step.text, schema)}\n{record}\ncommit;")
@@ -168,8 +169,8 @@ def _apply(conn: "Connection[Any]", schema: str, step: Step) -> None:
         there = conn.execute("select to_regnamespace(%s)", [schema]).fetchone()
         if there is None or there[0] is None:  # `if not exists` would ask for a right that a given schema does not need
             conn.execute(sql.SQL("create schema {}").format(name))
-        conn.execute(within(_LEDGER, schema))  # type: ignore[call-overload]
-        conn.execute(within(step.text, schema))  # type: ignore[call-overload]
+        conn.execute(within(_LEDGER, schema))
+        conn.execute(within(step.text, schema))
         conn.execute(
             sql.SQL(
                 "insert into {}.migrations (kind, name, checksum) values (%s, %s, %s)"

@@ -10,13 +10,14 @@ from jobwell.store.statements import Program, Statements
 
 CAP = 100_000
 LIST_COLUMNS = (
-    "id", "state", "task", "queue", "priority", "tenant", "attempt", "failures", "enqueued_at", "run_at", "started_at", "ended_at", "note",
+    "id", "state", "task", "queue", "priority", "tenant", "attempt", "failures", "enqueued_at", "run_at", "started_at",
+    "ended_at", "note",
 )  # fmt: skip
 QUARANTINE_COLUMNS = (*LIST_COLUMNS[:-1], "reason", "code", "error_type", "message", "fingerprint")
 ONE_COLUMNS = (
-    "place", "id", "state", "task", "queue", "priority", "tenant", "lock_key", "attempt", "failures", "crashes", "losses", "postponements",
-    "bytes", "enqueued_at", "run_at", "started_at", "ended_at", "deadline", "worker", "reason", "code", "error_type", "message",
-    "traceback", "note", "args", "meta", "result",
+    "place", "id", "state", "task", "queue", "priority", "tenant", "lock_key", "attempt", "failures", "crashes", "losses",
+    "postponements", "bytes", "enqueued_at", "run_at", "started_at", "ended_at", "deadline", "worker",
+    "reason", "code", "error_type", "message", "traceback", "note", "args", "meta", "result",
 )  # fmt: skip
 ATTEMPT_COLUMNS = (
     "attempt", "outcome", "kind", "error_type", "message", "traceback", "started_at", "ended_at", "next_at", "worker", "note",
@@ -102,7 +103,7 @@ def overview(statements: Statements, queues: Sequence[str]) -> Program[dict[str,
     states = yield statements("reads.states", cap=CAP)
     by_queue = yield statements("reads.queues", queues=list(queues), cap=CAP)
     return {
-        "states": {state: count for state, count in states},
+        "states": dict(states),
         "queues": [{"queue": queue, "ready": ready, "oldest_seconds": oldest} for queue, ready, oldest in by_queue],
     }
 

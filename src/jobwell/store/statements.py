@@ -43,9 +43,11 @@ class Statements:
         self._texts = {name: within(text, schema) for name, text in _read().items()}
 
     def __getitem__(self, name: str) -> str:
+        """The text of one."""
         return self._texts[name]
 
     def __call__(self, name: str, /, **parameters: Any) -> Query:
+        """One with its parameters."""
         return Query(self._texts[name], parameters or None)
 
     @property

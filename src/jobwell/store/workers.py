@@ -28,7 +28,7 @@ class WorkerVerbs:
         rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy)
         return rows[0][0] if rows else None
 
-    def say_idle(self, worker: UUID, idle: bool) -> Program[None]:
+    def say_idle(self, worker: UUID, *, idle: bool) -> Program[None]:
         """Whether an enqueue should wake this worker."""
         yield self._statements("workers.idle", id=worker, idle=idle)
 

@@ -1,18 +1,18 @@
 """One attempt, from claim to outcome. Read it from top to bottom: it is the specification of an attempt.
 
-    open      the task, its deadline, its arguments, its context
-    call      through the middleware, on the loop or on a thread
-    judge     what was returned or raised becomes an outcome
+* open: the task, its deadline, its arguments, its context
+* call: through the middleware, on the loop or on a thread
+* judge: what was returned or raised becomes an outcome
 """
 
 import asyncio
-import os
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from random import random
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ Stop = Literal["timeout", "shutdown", "lost"]
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 16_000
 UNKNOWN_DELAY = 30.0
+OURS = str(Path(__file__).parent)
 OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
 
 
@@ -76,7 +77,7 @@ class Attempt:
         """Tell it to stop. An async task is cancelled; a plain function is left behind."""
         self.stopped = self.stopped or why
         if self.context is not None:
-            self.context._stop()
+            self.context.tell_to_stop()
         if self.running is not None:
             self.running.cancel()
 
@@ -249,7 +250,8 @@ def _succeeded(attempt: Attempt, result: Any, limit: int) -> Succeeded:
 
 
 def _failure(error: BaseException, kind: str) -> Failure:
-    name = type(error).__qualname__ if type(error).__module__ == "builtins" else f"{type(error).__module__}.{type(error).__qualname__}"
+    kind_of = type(error)
+    name = kind_of.__qualname__ if kind_of.__module__ == "builtins" else f"{kind_of.__module__}.{kind_of.__qualname__}"
     return Failure(text.clean(name, 200), text.clean(_said(error), MESSAGE_LIMIT), _trace(error), _place(error), kind)
 
 
@@ -270,13 +272,12 @@ def _trace(error: BaseException) -> str:
 
 def _user_part(error: BaseException) -> Any:
     """The traceback from the first frame of user code on: ours tells the user nothing."""
-    ours = os.path.dirname(__file__)
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(ours):
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next
     return trace
 
 
 def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(_user_part(error))
-    return text.clean(f"{os.path.basename(frames[-1].filename)}:{frames[-1].name}", 200) if frames else ""
+    return text.clean(f"{Path(frames[-1].filename).name}:{frames[-1].name}", 200) if frames else ""

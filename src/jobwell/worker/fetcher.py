@@ -29,8 +29,10 @@ DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases 
 
 
 class Rotation:
-    """Where the next claim begins: behind the lane where the last one ended (at random the first time), and once in
-    sixteen at a lower rank, round robin, so that low priority is never starved.
+    """Where the next claim begins.
+
+    Behind the lane where the last one ended (at random the first time), and once in sixteen at a lower rank, round robin,
+    so that low priority is never starved.
 
     Args:
         gates: to begin at one of them.
@@ -158,7 +160,7 @@ class Fetcher:
         return [row._replace(args=held.get(row.id)) if row.args is None else row for row in rows]
 
     async def _say(self, conn: "AsyncConnection[Any]", *, idle: bool) -> None:
-        await arun(conn, self._workers.say_idle(self._worker, idle))
+        await arun(conn, self._workers.say_idle(self._worker, idle=idle))
         self._idle = idle
 
     async def reconcile(self) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -43,15 +43,18 @@ class Supervisor:
         command: makes the command line of a child with this worker id.
         processes: how many.
         grace: seconds that a child may take to drain.
+        environ: more variables for the children.
         died: told of a dead child's worker id, to take its jobs back.
     """
 
     def __init__(
-        self, command: Callable[[UUID], Sequence[str]], processes: int, grace: float, died: Callable[[UUID], None]
+        self, command: Callable[[UUID], Sequence[str]], processes: int, grace: float, died: Callable[[UUID], None],
+        environ: Mapping[str, str],
     ) -> None:
         self._command = command
         self._grace = grace
         self._died = died
+        self._environ = {**os.environ, **environ, "JOBWELL_CHILD": "1"}
         self._children = [Child(number) for number in range(processes)]
         self._events = threading.Event()
         self._signals = 0
@@ -104,8 +107,9 @@ class Supervisor:
         # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
         # The pipe on stdin is how the child notices that the supervisor is gone, however it went.
         child.process = subprocess.Popen(  # noqa: S603
-            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True, env={**os.environ, "JOBWELL_CHILD": "1"}
-        )
+            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True,
+            env=self._environ,
+        )  # fmt: skip
 
     def _ended(self, child: Child, code: int) -> None:
         worker, child.process = child.worker, None

@@ -1,11 +1,14 @@
 """One worker process: composes the services and lives from registration to the last hand-back.
 
-    fetcher     claims for free slots            finisher   stores outcomes
-    heartbeat   renews the lease, wakes          limits     stops what is over time
-    due, rescue, prune                           housekeeping, done by any worker
+* fetcher: claims for free slots
+* finisher: stores outcomes
+* heartbeat: renews the lease, passes wake-ups on
+* limits: stops what is over its time
+* due, rescue, prune: housekeeping, done by any worker
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -131,7 +134,7 @@ class Worker:
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         self._finisher = Finisher(
-            self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=lambda: self._due_loop.wake()
+            self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=self._wake_due
         )
         rescue = Rescue(
             self._workers, self._claims, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
@@ -156,13 +159,11 @@ class Worker:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
         def on_loop(call: object, *args: object) -> None:
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop has ended; so has the worker
                 loop.call_soon_threadsafe(call, *args)  # type: ignore[arg-type]
-            except RuntimeError:
-                pass  # the loop has ended; so has the worker
 
         def stack() -> str:
-            frame = sys._current_frames().get(thread)
+            frame = sys._current_frames().get(thread)  # noqa: SLF001  there is no other way to see where a thread stands
             return "".join(traceback.format_stack(frame)) if frame else ""
 
         watch = LoopWatch(on_loop, self._blocked, stack)
@@ -172,9 +173,10 @@ class Worker:
         )  # fmt: skip
 
     async def _register(self) -> None:
+        host = socket.gethostname()
         async with self._claims.use() as conn:
             await arun(conn, self._workers.register(
-                self.id, lease=self._settings.lease, pid=os.getpid(), host=socket.gethostname(), name=f"{socket.gethostname()}/{os.getpid()}",
+                self.id, lease=self._settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
 
     def _now(self) -> datetime:
@@ -203,8 +205,9 @@ class Worker:
         outcome: Outcome | None
         try:
             outcome = await run(attempt, self._around)
-        except BaseException as error:  # noqa: BLE001  a fault of ours, or a cancellation before its first step
-            outcome = None if attempt.stopped == "lost" else Released("shutdown" if attempt.stopped else f"a fault of the worker: {error!r}")
+        except BaseException as error:  # a fault of ours, or a cancellation before its first step
+            cause = "shutdown" if attempt.stopped else f"a fault of the worker: {error!r}"
+            outcome = None if attempt.stopped == "lost" else Released(cause)
             if not attempt.stopped:
                 log.exception("the attempt of job %s broke", attempt.job.id)
         attempt.running = None
@@ -223,6 +226,9 @@ class Worker:
 
     def _wake_fetcher(self) -> None:
         self._fetch_loop.wake()
+
+    def _wake_due(self) -> None:
+        self._due_loop.wake()
 
     def _wake_drain(self) -> None:
         self._drained.set()

@@ -24,7 +24,8 @@ class Rescue:
     """
 
     def __init__(
-        self, verbs: WorkerVerbs, link: Link, *, every: float, lease: float, clock: Callable[[], float], rescued: Callable[[], None]
+        self, verbs: WorkerVerbs, link: Link, *, every: float, lease: float, clock: Callable[[], float],
+        rescued: Callable[[], None],
     ) -> None:
         self._verbs = verbs
         self._link = link

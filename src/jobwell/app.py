@@ -18,7 +18,7 @@ from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError
 from jobwell.core.job import NewJob
 from jobwell.core.retry import RetryRule
-from jobwell.core.task import STANDARD_QUEUES, Lock, check_queue, declare
+from jobwell.core.task import Lock, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
 P = ParamSpec("P")
@@ -87,7 +87,9 @@ class Tasks:
         """
         for option, given in (("dedup", dedup), ("resources", tuple(resources))):
             if given:
-                raise DeclarationError(f"{option}={given!r}: {option} is not available in this release; it is not ignored in silence")
+                raise DeclarationError(
+                    f"{option}={given!r}: {option} is not available in this release; it is not ignored in silence"
+                )
 
         def decorate(function: Any) -> Any:
             spec = declare(
@@ -109,7 +111,7 @@ class App(Tasks):
 
     Args:
         database_url: "postgresql://…", or "embedded" to try things out (default: JOBWELL_DATABASE_URL, then the file).
-        queues: names besides the standard ones (critical, notifications, default, bulk, reports).
+        queues: names of queues besides the standard ones (critical, notifications, default, bulk, reports).
         discover: patterns of modules that declare tasks, such as "shop.*.tasks"; imported by `load`, which workers and the
             command line call.
         middleware: code around every attempt, outermost first: `async def timing(ctx, call): …; return await call()`.
@@ -126,7 +128,7 @@ class App(Tasks):
         super().__init__()
         self._given = {"database_url": database_url, **settings}
         self.settings: Settings = setting.load(self._given)
-        self.queues = tuple(dict.fromkeys((*STANDARD_QUEUES, *((queues,) if isinstance(queues, str) else queues))))
+        self.queues = declare_queues((queues,) if isinstance(queues, str) else queues)
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
         self.binding.client = lambda: self.client
@@ -206,7 +208,8 @@ class App(Tasks):
         Raises:
             TransactionMisuse: the promise cannot be kept on this connection.
         """
-        return self.client.within(connection)  # type: ignore[no-any-return]
+        within: AbstractContextManager[Any] = self.client.within(connection)
+        return within
 
     def correlate(self, **fields: str | float | bool | None) -> AbstractContextManager[None]:
         """Give request_id, initiator and the like to every job enqueued inside, and to the children of those jobs."""

@@ -22,6 +22,8 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
 def _duration(value: Any, name: str) -> float:
+    if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
+        value = float(value)  # a variable cannot say that it is a number
     return duration.seconds(value, name)
 
 

@@ -8,6 +8,7 @@ import psycopg
 from jobwell import App, Fixed, Reject
 from jobwell.worker.worker import Worker
 from tests.cli.conftest import Cli
+from tests.waiting import auntil
 
 Conn = psycopg.Connection[tuple[Any, ...]]
 
@@ -19,8 +20,8 @@ def work_off(app: App, conn: Conn, *, attempts: int = 1) -> None:
         worker = Worker(app, slots=10)
         running = asyncio.create_task(worker.run())
         await worker.ready()
-        while conn.execute(f"select exists (select from {app.settings.schema}.jobs)").fetchone() == (True,):  # noqa: S608
-            await asyncio.sleep(0.01)
+        query = f"select not exists (select from {app.settings.schema}.jobs)"
+        await auntil(lambda: conn.execute(query).fetchone() == (True,), what="no live job")
         worker.stop()
         assert await running == 0
 
@@ -81,9 +82,9 @@ def test_quarantine_list_show_retry_is_previewed_and_audited(app: App, conn: Con
     twice = cli("quarantine", "retry", str(rejected.id))
     assert twice.code == 3
     schema = app.settings.schema
-    audit = conn.execute(f"select actor, action, target from {schema}.audit order by id").fetchall()  # noqa: S608
+    audit = conn.execute(f"select actor, action, target from {schema}.audit order by id").fetchall()
     assert audit == [("olga", "quarantine.retry", "3 jobs"), ("olga", "quarantine.retry", str(rejected.id))]
-    budget = conn.execute(f"select distinct failures, state from {schema}.jobs").fetchall()  # noqa: S608
+    budget = conn.execute(f"select distinct failures, state from {schema}.jobs").fetchall()
     assert budget == [(0, "ready")]
     work_off(app, conn)
     history = cli("jobs", "show", str(rejected.id), "-o", "json").json

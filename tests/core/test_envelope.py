@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from jobwell.core.envelope import DEEPEST, Known, class_name, decode, encode
 from jobwell.core.errors import InvalidArguments
@@ -75,7 +75,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(VALUES)
 def test_any_nesting_of_supported_values_comes_back_as_it_was(value: Any) -> None:
     stored = encode(value, KNOWN)
@@ -313,6 +313,32 @@ def test_a_dataclass_that_cannot_be_rebuilt_is_refused_before_it_is_stored() -> 
     signature = signature_of(Initialised)
     with pytest.raises(Exception, match="InitVar"):
         signature.encode(signature.bind((Initialised(1, 2),), {}))
+
+
+class Splitting(BaseModel):
+    tags: list[str]
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def split(cls, value: Any) -> Any:
+        return value.split(",")
+
+
+class Prefixing(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def prefix(cls, value: str) -> str:
+        return f"x-{value}"
+
+
+@pytest.mark.parametrize("value", [Splitting(tags="a,b"), Prefixing(name="a")], ids=lambda value: type(value).__name__)  # type: ignore[arg-type]
+def test_a_model_that_would_reach_the_worker_changed_is_refused_before_it_is_stored(value: Any) -> None:
+    signature = signature_of(list[type(value)])  # type: ignore[misc]
+    with pytest.raises(InvalidArguments, match="^task: x: would not come back as it is") as refused:
+        signature.encode({"x": [value]})
+    assert refused.value.path == "x"
 
 
 @dataclass

@@ -23,7 +23,7 @@ def test_example_commits_and_vanishes_with_the_callers_row(
     monkeypatch.setenv("JOBWELL_DATABASE_URL", app.settings.url)
     monkeypatch.setenv("JOBWELL_SCHEMA", app.settings.schema)
     names: dict[str, object] = {"__name__": "readme"}
-    exec(compile(example(), "README.md", "exec"), names)  # noqa: S102  this is the test
+    exec(compile(example(), "README.md", "exec"), names)  # this is the test
     hire = names["hire"]
     assert callable(hire)
     conn.execute("create temporary table employees (id integer)")
@@ -31,7 +31,7 @@ def test_example_commits_and_vanishes_with_the_callers_row(
         hire(conn, 7)
     with conn.transaction(force_rollback=True):
         hire(conn, 8)
-    jobs = conn.execute(f"select task, tenant, args->>'employee_id' from {app.settings.schema}.jobs").fetchall()  # noqa: S608
+    jobs = conn.execute(f"select task, tenant, args->>'employee_id' from {app.settings.schema}.jobs").fetchall()
     assert jobs == [("readme.notify", "finance", "7")]
     own = names["app"]
     assert isinstance(own, App)

@@ -10,9 +10,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -25,6 +24,7 @@ import pytest
 from jobwell import embedded
 from jobwell.core.errors import JobwellError
 from jobwell.embedded import EmbeddedUnavailable, Server
+from tests.waiting import until
 
 ROOT = os.geteuid() == 0
 only_root = pytest.mark.skipif(not ROOT, reason="wants root")
@@ -65,15 +65,6 @@ class User:
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate(timeout=60)
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Waits for a condition, and fails after the deadline."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def processes(folder: Path) -> list[psutil.Process]:
@@ -183,6 +174,16 @@ def test_paths_with_spaces_quotes_and_foreign_letters(place: Path) -> None:
     assert words(embedded.start(folder)) == ["сөз"]
     with psycopg.connect(server.url.split("?")[0], host=socket_folder(folder)) as connection:
         assert connection.info.dbname == "jobwell"
+
+
+def delete(folder: Path) -> None:
+    """Deletes a folder in which a server is still at work."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    until(is_gone)
 
 
 def socket_folder(folder: Path) -> str:
@@ -469,7 +470,7 @@ def test_rubbish_of_a_first_start_is_removed(fresh: Path) -> None:
 def test_a_folder_deleted_under_its_server_is_begun_anew(folder: Path) -> None:
     user = User(folder)
     user.line()
-    shutil.rmtree(folder)
+    delete(folder)
     server = embedded.start(folder)
     remember(server, "new")
     assert user.end() == 0
@@ -479,7 +480,7 @@ def test_a_folder_deleted_under_its_server_is_begun_anew(folder: Path) -> None:
 def test_a_user_of_a_deleted_folder_ends_in_peace(folder: Path) -> None:
     user = User(folder)
     user.line()
-    shutil.rmtree(folder)
+    delete(folder)
     assert user.end() == 0
     assert not folder.exists()
 

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from typing import Any
 
 import click
 
@@ -48,8 +47,8 @@ class Commands(click.Group):
         if place is None:
             return None
         module, attribute = place.split(":")
-        found: Any = getattr(importlib.import_module(f"jobwell.cli.{module}"), attribute)
-        return found  # type: ignore[no-any-return]
+        found: click.Command = getattr(importlib.import_module(f"jobwell.cli.{module}"), attribute)
+        return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest name in the error."""

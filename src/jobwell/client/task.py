@@ -8,7 +8,7 @@ from jobwell.client.handle import Handle
 from jobwell.core import job as jobs
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
-from jobwell.core.errors import DeclarationError
+from jobwell.core.errors import DeclarationError, TransactionMisuse
 from jobwell.core.job import NewJob, Options
 from jobwell.core.task import TaskSpec
 
@@ -64,7 +64,16 @@ class Task(Generic[P, R]):
         Raises:
             InvalidArguments: the arguments do not fit or cannot be stored; the message names the path.
             PayloadTooLarge: the encoded arguments are above `payload_limit`.
+            TransactionMisuse: a connection was given by `using`, which a job cannot carry: give it to `enqueue_many`.
         """
+        if self._conn is not None:
+            raise TransactionMisuse(
+                f"{self.name}: a job does not carry the connection of `using(conn=…)`, so it would not commit with your rows;"
+                " give it as `enqueue_many(…, conn=conn)`. Nothing was enqueued"
+            )
+        return self._made(args, kwargs)
+
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
         return jobs.make(self.spec, args, kwargs, self._options, self._bound().payload_limit())
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -81,11 +90,11 @@ class Task(Generic[P, R]):
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. Where the answer to the commit was lost the job may be there.
         """
-        return self._client().put(self.job(*args, **kwargs), self._conn)
+        return self._client().put(self._made(args, kwargs), self._conn)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, for async code."""
-        return await self._client().aput(self.job(*args, **kwargs), self._conn)
+        return await self._client().aput(self._made(args, kwargs), self._conn)
 
     def using(
         self, *, run_after: Duration | datetime | None = None, priority: int | None = None, tenant: str | None = None,

@@ -14,7 +14,7 @@ class _Attempt:
     __slots__ = ("_began", "_cancelled", "_deadline_in", "_logger", "_monotonic", "attempt", "id", "queue", "task", "tenant")
 
     def __init__(
-        self, *, id: UUID, task: str, queue: str, tenant: str, attempt: int, deadline_in: float | None,  # noqa: A002
+        self, *, id: UUID, task: str, queue: str, tenant: str, attempt: int, deadline_in: float | None,
         monotonic: Callable[[], float],
     ) -> None:
         self.id = id

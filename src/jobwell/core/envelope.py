@@ -69,10 +69,10 @@ def decode(stored: str | bytes, known: Known) -> Any:
     Raises:
         InvalidArguments: it is no JSON, it does not fit, or a tag or a class in it is not known to the task.
     """
-    mark = '"$' if isinstance(stored, str) else b'"$'
     try:
         value = orjson.loads(stored)
-        return _rich(value, known) if mark in stored else value  # type: ignore[operator]
+        tagged = '"$' in stored if isinstance(stored, str) else b'"$' in stored
+        return _rich(value, known) if tagged else value
     except _UNREADABLE as error:
         raise InvalidArguments(f"the payload cannot be read: {type(error).__name__}: {error}") from error
 
@@ -221,9 +221,9 @@ def _lookup(name: str, known: Known) -> type:
 def _read_enum(tagged: dict[str, Any], known: Known) -> Any:
     name, member = tagged["$enum"]
     cls = _lookup(name, known)
-    if member not in cls.__members__:  # type: ignore[attr-defined]
+    if not issubclass(cls, Enum) or member not in cls.__members__:
         raise InvalidArguments(f"{name} has no member {member!r} (any more)")
-    return cls[member]  # type: ignore[index]
+    return cls[member]
 
 
 def _read_flag(tagged: dict[str, Any], known: Known) -> Any:

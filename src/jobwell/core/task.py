@@ -106,6 +106,19 @@ def declare(
     )
 
 
+def declare_queues(more: Iterable[str]) -> tuple[str, ...]:
+    """The standard queues and these.
+
+    Raises:
+        DeclarationError: a name would not do.
+    """
+    names = tuple(dict.fromkeys((*STANDARD_QUEUES, *more)))
+    for name in names:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise DeclarationError(f"queue name {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
+    return names
+
+
 def check_queue(spec: TaskSpec, queues: Iterable[str]) -> None:
     """Refuse a queue that is not declared: a typo would be a queue that no worker serves.
 

@@ -1,4 +1,29 @@
--- The tables of the case (`hr.`, the company's own) and what the demo asks of them and, from the outside, of the store (`jobwell.`).
+-- The schemas and tables of the case, and what the demo asks of them and, from the outside, of the store.
+-- The store's schema is written as `jobwell`, the company's as `hr`; both names are replaced by those of the run.
+
+-- name: hold
+-- One demo at a time in these schemas.
+select pg_try_advisory_lock(hashtextextended('demo in jobwell', 0));
+
+-- name: strangers
+-- Schemas of these names that no demo has made.
+select nspname from pg_namespace
+ where nspname in ('jobwell', 'hr') and obj_description(oid, 'pg_namespace') is distinct from 'made by the demo, and dropped by the next one';
+
+-- name: drop
+drop schema if exists jobwell, hr cascade;
+
+-- name: schemas
+create schema jobwell;
+comment on schema jobwell is 'made by the demo, and dropped by the next one';
+create schema hr;
+comment on schema hr is 'made by the demo, and dropped by the next one';
+
+-- name: has_workers
+select to_regclass('jobwell.workers') is not null;
+
+-- name: alive
+select pid, host from jobwell.workers where state <> 'dead' and lease_until > clock_timestamp();
 
 -- name: tables
 create table hr.employees (

@@ -19,7 +19,6 @@ from jobwell.demo.statements import Case
 
 SMTP_VARIABLE = "JOBWELL_DEMO_SMTP"
 CONNECTIONS = 4  # to the database, for each process
-_LINES = policy.compat32.clone(linesep="\r\n")  # several times cheaper than the default policy
 
 
 class Addressee(NamedTuple):
@@ -100,11 +99,11 @@ class Office:
 def letter(person: Addressee, employee_id: int, event_version: str, department: str, key: str) -> bytes:
     """The news as a message. Its Message-ID is made from the job's key, so a second try is known to the provider."""
     text = f"Dear {person.name},\n\nfrom {event_version} you work in {department} as {person.position}.\n\nHuman Resources\n"
-    message = MIMEText(text)
+    message = MIMEText(text)  # a quarter of what an EmailMessage costs
     message["From"] = SENDER
     message["To"] = formataddr((person.name, person.email))
     message["Subject"] = f"Your transfer to {department}"
     message["Message-ID"] = f"<{key}@jobwell.example>"
     message["X-Employee"] = str(employee_id)
     message["X-Event"] = event_version
-    return message.as_bytes(policy=_LINES)
+    return message.as_bytes(policy=policy.SMTP)

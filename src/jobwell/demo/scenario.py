@@ -17,7 +17,7 @@ from jobwell.demo.progress import Progress
 from jobwell.demo.tasks import apply_batch, urgent
 from jobwell.demo.watch import Watch
 from jobwell.demo.world import World, demo_settings, world
-from jobwell.settings import Settings
+from jobwell.settings import Settings, masked
 
 BATCH = 500
 URGENT = 20
@@ -54,25 +54,32 @@ def run(settings: Settings, options: Options, progress: Progress, tell: Callable
     prefix = "" if settings.database_url else "JOBWELL_DATABASE_URL=embedded "
     settings = demo_settings(settings)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_interruptible())
+        deaf = stack.enter_context(_interruptible())
+        progress.say(f"Making ready: {options.people:,} people in {_store(settings)}, a mail server, {options.processes} workers")
         place = stack.enter_context(world(settings, options.people, keep=options.keep))
         if options.keep:
             stack.callback(tell, _where(place, prefix))
         smtp = stack.enter_context(sink(place.folder))
-        progress.say(f"{options.people:,} people are in {place.database.place}; workers begin, {options.processes} process(es)")
         team = workers(settings, options.processes, smtp, place.folder)
-        try:
-            _await_workers(place, team, options.processes)
-            watch = _work(place, team, options, progress)
-            code = team.stop(settings.grace + 5)
-        finally:
-            team.stop(HASTE)
+        stack.callback(team.stop, HASTE)
+        stack.callback(deaf)  # comes first: what follows is not interrupted
+        _await_workers(place, team, options.processes)
+        watch = _work(place, team, options, progress)
+        code = team.stop(settings.grace + 10)
         watch.mail()
         books = balance(place, watch.tally, seconds=watch.seconds, overtaken=watch.overtaken)
         if code != 0:
             how = "it had to be killed" if code is None else f"exit code {code}"
             tell(f"the worker did not stop in order ({how}); it said last:\n{team.tail()}")
         return books
+
+
+def _store(settings: Settings) -> str:
+    if settings.database_url != "embedded":
+        return masked(settings.database_url)
+    from jobwell import embedded
+
+    return f"the embedded server (its data is in {embedded.data_folder()})"
 
 
 def _where(place: World, prefix: str) -> str:
@@ -103,8 +110,9 @@ def _work(place: World, team: Child, options: Options, progress: Progress) -> Wa
         mailed = watch.mail()
         if kill and mailed >= len(ids) / 4:
             words = _kill_one(place, team)
-            kill = not words
-            progress.say(words)
+            if words:
+                kill = False
+                progress.say(words)
         over = False
         if time.monotonic() >= next_look:
             next_look = time.monotonic() + ASK
@@ -149,23 +157,22 @@ def _stuck(place: World, team: Child) -> str:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo as Ctrl-C does, once: the cleaning up is not interrupted."""
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """SIGTERM and a closed terminal end the demo as Ctrl-C does, once. Gives what makes it deaf to them before."""
+    told = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield told.set
         return
-    told = False
 
     def tell(_number: int, _frame: FrameType | None) -> None:
-        nonlocal told
-        if not told:
-            told = True
+        if not told.is_set():
+            told.set()
             raise KeyboardInterrupt
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, tell) for number in numbers}
     try:
-        yield
+        yield told.set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

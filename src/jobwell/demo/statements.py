@@ -4,9 +4,8 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from jobwell.store.statements import within
-
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_SCHEMA = re.compile(r"\b(?:jobwell|hr)\b")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 
 
@@ -18,16 +17,11 @@ class Case:
     """
 
     def __init__(self, schema: str) -> None:
-        self.company = company(schema)
-        self._schema = schema
+        self.company = f"{schema}_hr"
+        self._names = {"jobwell": schema, "hr": self.company}
 
     def __getitem__(self, name: str) -> str:
-        return within(re.sub(r"\bhr\.", f"{self.company}.", _read()[name]), self._schema)
-
-
-def company(schema: str) -> str:
-    """The company's schema that belongs to a store's."""
-    return f"{schema}_hr"
+        return _SCHEMA.sub(lambda found: self._names[found[0]], _read()[name])
 
 
 @cache

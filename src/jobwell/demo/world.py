@@ -11,19 +11,17 @@ from typing import Any
 
 import psutil
 import psycopg
-from psycopg import Connection, sql
+from psycopg import Connection
 
 from jobwell import App
 from jobwell.core.errors import StoreError
 from jobwell.demo import people
 from jobwell.demo.people import Person
 from jobwell.demo.processes import DemoError
-from jobwell.demo.statements import Case, company
+from jobwell.demo.statements import Case
 from jobwell.settings import Settings
 from jobwell.store import migrations
 from jobwell.store.database import Database
-
-MARK = "made by jobwell demo: dropped and made anew by the next one"
 
 
 @dataclass(frozen=True)
@@ -72,78 +70,61 @@ def world(settings: Settings, count: int, *, keep: bool) -> Iterator[World]:
     """
     database = Database(settings)
     app = App(settings.database_url, schema=settings.schema)
-    names = (settings.schema, company(settings.schema))
+    case = Case(settings.schema)
     with contextlib.ExitStack() as stack:
         stack.callback(app.close)
         # Over a connection made for it, since this one may be lost or in the middle of something by then.
         cleaning = stack.enter_context(contextlib.ExitStack())
         conn = stack.enter_context(contextlib.closing(database.connect("demo", direct=True)))
-        if not _hold(conn, settings.schema):
+        if not _hold(conn, case):
             raise DemoError(f"another demo is running in the schema {settings.schema!r} of this database; wait for its end")
         folder = Path(tempfile.mkdtemp(prefix="jobwell-demo-"))
         if not keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         with _allowed(database):
-            _refuse_live(conn, settings.schema)
-            _drop(conn, names)
+            _make_room(conn, case)
             if not keep:
-                cleaning.callback(_remove, database, names)
-            _create(conn, names)
+                cleaning.callback(_remove, database, case)
+            with conn.transaction():
+                conn.execute(case["schemas"])
             migrations.migrate(database)
-            case = Case(settings.schema)
             _load(conn, case, count)
         with database.telling():
             yield World(settings, database, conn, case, app, people.read(count), folder)
 
 
-def _hold(conn: "Connection[Any]", schema: str) -> bool:
-    row = conn.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", [f"jobwell demo {schema}"]).fetchone()
+def _hold(conn: "Connection[Any]", case: Case) -> bool:
+    row = conn.execute(case["hold"]).fetchone()
     return row is not None and bool(row[0])
 
 
-def _remove(database: Database, names: tuple[str, ...]) -> None:
+def _remove(database: Database, case: Case) -> None:
     """Where the server is gone, or the next demo has begun already, that one does it."""
     with contextlib.suppress(StoreError, psycopg.Error), contextlib.closing(database.connect("demo", direct=True)) as conn:
-        if _hold(conn, names[0]):
-            _drop(conn, names)
+        if _hold(conn, case):
+            conn.execute(case["drop"])
 
 
-def _drop(conn: "Connection[Any]", names: tuple[str, ...]) -> None:
-    for name in names:
-        row = conn.execute("select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s", [name]).fetchone()
-        if row is not None and row[0] != MARK:
-            raise DemoError(
-                f"this database has a schema {name!r} that no demo has made, and it is left as it is;"
-                " set JOBWELL_SCHEMA to another name, so that the demo takes another one too"
-            )
-        if row is not None:
-            conn.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
-
-
-def _refuse_live(conn: "Connection[Any]", schema: str) -> None:
-    """Workers of a demo that was killed would take jobs of this one, and send them to a mail server that is gone."""
-    table = conn.execute("select to_regclass(%s)::text", [f"{schema}.workers"]).fetchone()
-    if table is None or table[0] is None:
-        return
-    alive = sql.SQL("select pid, host from {}.workers where state <> 'dead' and lease_until > clock_timestamp()")
-    for pid, host in conn.execute(alive.format(sql.Identifier(schema))).fetchall():
-        if host != socket.gethostname() or _is_worker(pid):
-            raise DemoError(
-                f"a worker of an earlier demo seems alive (process {pid} on {host}); stop it, or try again in a minute"
-            )
+def _make_room(conn: "Connection[Any]", case: Case) -> None:
+    """Drop what an earlier demo has left, and nothing else."""
+    for (name,) in conn.execute(case["strangers"]).fetchall():
+        raise DemoError(
+            f"this database has a schema {name!r} that no demo has made, and it is left as it is;"
+            " set JOBWELL_SCHEMA to another name, so that the demo takes another one too"
+        )
+    # Workers of a demo that was killed would take jobs of this one, and send them to a mail server that is gone.
+    if conn.execute(case["has_workers"]).fetchone() == (True,):
+        for pid, host in conn.execute(case["alive"]).fetchall():
+            if host != socket.gethostname() or _is_worker(pid):
+                where = f"process {pid} on {host}"
+                raise DemoError(f"a worker of an earlier demo seems alive ({where}); stop it, or try again in a minute")
+    conn.execute(case["drop"])
 
 
 def _is_worker(pid: int) -> bool:
     with contextlib.suppress(psutil.Error):
         return any("jobwell" in word for word in psutil.Process(pid).cmdline())
     return False
-
-
-def _create(conn: "Connection[Any]", names: tuple[str, ...]) -> None:
-    with conn.transaction():
-        for name in names:
-            conn.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
-            conn.execute(sql.SQL("comment on schema {} is {}").format(sql.Identifier(name), MARK))
 
 
 def _load(conn: "Connection[Any]", case: Case, count: int) -> None:

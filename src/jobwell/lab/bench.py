@@ -104,7 +104,7 @@ class Bench:
         environ = {**os.environ, "JOBWELL_DATABASE_URL": self.database.url, "JOBWELL_SCHEMA": SCHEMA}
         supervisor = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)  # noqa: S603
         try:
-            self.wait(lambda: self.run("live_workers")[0][0] >= processes, supervisor)
+            self.wait(lambda: self.run("idle_workers")[0][0] >= processes, supervisor)
             yield lambda: [child.pid for child in psutil.Process(supervisor.pid).children()]
         finally:
             supervisor.terminate()
@@ -197,7 +197,6 @@ def latency(bench: Bench, jobs: int, *, every: float = 0.02) -> Result:
     """An idle worker; one job at a time; from the call of enqueue, its commit included, to the first line of the task."""
     bench.run("empty")
     with bench.workers(1, 100) as pids:
-        bench.wait(lambda: bench.run("idle_workers")[0][0] == 1)
         for _ in range(20):  # connections, prepared statements, plans
             tasks.stamp.enqueue(time.monotonic())
             time.sleep(every)

@@ -6,11 +6,10 @@ from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
 DAYS_AHEAD = 7
-LOCK_TIMEOUT = "50ms"  # a DROP that waits makes everyone behind it wait: skip it and try again later
 
 
 class UpkeepVerbs:
-    """Programs of upkeep. Those that alter tables must run inside a transaction with `lock_timeout` set."""
+    """Programs of upkeep. Those that alter tables give up after a lock timeout of 50 ms: a DROP that waits makes everyone wait."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements

@@ -42,23 +42,24 @@ class Rotation:
         self.gate = random.choice(gates) if gates else FIRST_GATE  # noqa: S311
         self.tenant = ""
         self._count = 0
+        self._top = 0
         self._low = 0
 
-    def from_rank(self) -> int:
-        """The rank at which the next claim begins."""
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks at which the next claim begins: one after the other until there is something."""
         self._count += 1
-        return self._low if self._count % LOWER_RANKS_EVERY == 0 else 0
+        if self._count % LOWER_RANKS_EVERY:
+            return (0,)
+        return tuple(dict.fromkeys((max(self._low, self._top + 1), self._top + 1, 0)))
 
     def learn(self, rows: Sequence[Claimed]) -> None:
         """Remember where a claim ended."""
-        last = rows[-1]
-        self.gate, self.tenant = (last.gate, last.tenant) if last.lanes > 1 else (FIRST_GATE, "")
+        last = next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
+        self.gate, self.tenant = (last.gate, last.tenant) if last is not None and last.lanes > 1 else (FIRST_GATE, "")
         if self._count % LOWER_RANKS_EVERY == 0:
-            self._low = last.rank + 1
-
-    def restart(self) -> None:
-        """Nothing at the lower ranks."""
-        self._low = 0
+            self._low = rows[-1].rank + 1
+        else:
+            self._top = rows[0].rank
 
 
 class Fetcher:
@@ -127,15 +128,12 @@ class Fetcher:
 
     async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
         lanes = self._marks.lanes(self._clock())
-        if lanes is not None:
-            return await self._claim_from(conn, want, 0, lanes)
-        from_rank = self._rotation.from_rank()
-        rows = await self._claim_from(conn, want, from_rank, None)
-        if from_rank and not rows:
-            self._rotation.restart()
-            rows = await self._claim_from(conn, want, 0, None)
-        if rows:
-            self._rotation.learn(rows)
+        rows: list[Claimed] = []
+        for from_rank in self._rotation.ranks():
+            rows = await self._claim_from(conn, want, from_rank, lanes)
+            if rows:
+                self._rotation.learn(rows)
+                break
         return rows
 
     async def _claim_from(

@@ -25,6 +25,10 @@ declare
   after_gate bigint;
   after_tenant text;
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
+  left_bytes bigint := p_bytes;
+  picked uuid[];
+  picked_bytes bigint;
+  lane_count integer;
   got integer;
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
 begin
@@ -41,21 +45,20 @@ begin
     after_gate := p_after_gate;
     after_tenant := p_after_tenant;
     loop
-      return query
       with recursive hop as (
-        select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open, (f.gate = any (p_gates))::integer as number
-          from unnest(p_queues) q(queue) cross join lateral (
+        select n.queue, n.gate, n.tenant, n.open, n.open::integer as number, count(*) filter (where n.open) over () as found from (
+          select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open from unnest(p_queues) q(queue) cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
              where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
-             order by j.gate, j.tenant limit 1) f
+             order by j.gate, j.tenant limit 1) f) n
         union all
-        select h.queue, f.gate, f.tenant, f.gate = any (p_gates), h.number + (f.gate = any (p_gates))::integer
-          from hop h cross join lateral (
+        select n.queue, n.gate, n.tenant, n.open, n.number + n.open::integer, n.found + count(*) filter (where n.open) over () from (
+          select h.queue, f.gate, f.tenant, f.gate = any (p_gates) as open, h.number, h.found from hop h cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
              where j.state = 'ready' and j.queue = h.queue and j.rank = at_rank
                and (j.gate, j.tenant) > (h.gate, case when h.open then h.tenant else U&'\+10FFFF' end)
              order by j.gate, j.tenant limit 1) f
-         where h.number <= left_over),
+           where h.found <= left_over) n),
       lane as materialized (
         select h.queue, h.gate, h.tenant, h.since, count(*) over () as total from (
           select queue, gate, tenant, '-infinity'::timestamptz as since from (
@@ -65,49 +68,56 @@ begin
             from json_to_recordset(p_lanes) k(queue text, rank smallint, gate bigint, tenant text, since bigint)
            where k.rank = at_rank) h),
       pick as materialized (
-        select x.id, x.bytes, x.lock_key from lane l cross join lateral (
-          select y.id, y.bytes, y.lock_key from (
+        select x.id, x.bytes, l.total from lane l cross join lateral (
+          select y.id, y.bytes from (
             select '' as lock_key
             union all
             select k.lock_key from (
               with recursive key_hop as (
-                (select j.lock_key, 1 as number from jobwell.jobs j
-                  where locks and j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate
-                    and j.tenant = l.tenant and j.lock_key > '' order by j.lock_key limit 1)
+                select '' collate "C" as lock_key, false as free, 0 as number where locks
                 union all
-                select z.lock_key, h.number + 1 from key_hop h cross join lateral (
-                  select j.lock_key from jobwell.jobs j
-                   where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate
-                     and j.tenant = l.tenant and j.lock_key > h.lock_key order by j.lock_key limit 1) z
+                select f.lock_key, f.free, h.number + f.free::integer from key_hop h cross join lateral (
+                  select n.lock_key, case when exists (select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = n.lock_key)
+                                     then false else pg_try_advisory_xact_lock(hashtextextended('jobwell.lock:' || n.lock_key, 0)) end as free
+                    from (select j.lock_key from jobwell.jobs j
+                           where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate
+                             and j.tenant = l.tenant and j.lock_key > h.lock_key order by j.lock_key limit 1) n offset 0) f
                  where h.number < left_over * 2)
-              select lock_key from key_hop) k
-             where not exists (select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = k.lock_key)
-               and pg_try_advisory_xact_lock(hashtextextended('jobwell.lock:' || k.lock_key, 0))) key
+              select lock_key from key_hop where free) k) key
           cross join lateral (
-            select j.id, j.bytes, j.lock_key from jobwell.jobs j
+            select j.id, j.bytes from jobwell.jobs j
              where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate and j.tenant = l.tenant
                and j.lock_key = key.lock_key and j.ready_at >= l.since
              order by j.ready_at, j.id
              limit case when key.lock_key = '' then ceil(left_over::float8 / l.total)::integer else 1 end
              for update skip locked) y
           limit ceil(left_over::float8 / l.total)::integer) x
-        limit left_over),
-      fit as materialized (
-        select s.id from (
-          select p.id, sum(p.bytes) over (rows unbounded preceding) - p.bytes as before,
-                 case when p.lock_key = '' then 1 else row_number() over (partition by p.lock_key) end as of_key
-            from pick p) s
-         where s.before < p_bytes and s.of_key = 1)
+        limit left_over)
+      select array_agg(f.id), sum(f.bytes), max(f.total) into picked, picked_bytes, lane_count from (
+        select p.id, p.bytes, p.total, sum(p.bytes) over (rows unbounded preceding) - p.bytes as before from pick p) f
+       where f.before < left_bytes;
+      if locks then
+        -- A key may have begun to run after the snapshot of the pick and before its lock was ours; a new statement sees it.
+        -- One key may also stand in several lanes.
+        picked := array(
+          select k.id from (
+            select j.id, j.lock_key, row_number() over (partition by j.lock_key order by j.ready_at, j.id) as of_key
+              from jobwell.jobs j where j.id = any (picked)) k
+           where k.lock_key = '' or k.of_key = 1 and not exists (
+             select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = k.lock_key));
+      end if;
+      return query
       update jobwell.jobs j
          set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now())
-       where j.id = any (array(select f.id from fit f))
+       where j.id = any (picked)
       returning j.id, j.task, j.queue, j.tenant, j.gate, j.rank, j.attempt, j.failures, j.postponements, j.bytes,
                 extract(epoch from j.deadline - j.started_at)::float8, j.args::text, j.meta::text,
-                (extract(epoch from j.ready_at) * 1000000)::bigint, (select coalesce(max(l.total), 0)::integer from lane l),
+                (extract(epoch from j.ready_at) * 1000000)::bigint, case when j.id = picked[cardinality(picked)] then lane_count else 0 end,
                 pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
       get diagnostics got = row_count;
       left_over := left_over - got;
-      exit when left_over <= 0;
+      left_bytes := left_bytes - coalesce(picked_bytes, 0);
+      exit when left_over <= 0 or left_bytes <= 0;
       -- Started behind the last claim's end and came to the far end: once more from the beginning.
       if after_gate > -9223372036854775808 and p_lanes is null then
         after_gate := -9223372036854775808;
@@ -116,6 +126,6 @@ begin
         exit when got = 0;
       end if;
     end loop;
-    exit when left_over <= 0;
+    exit when left_over <= 0 or left_bytes <= 0;
   end loop;
 end $$;

@@ -23,5 +23,5 @@ as $$
     select e.id, (select jobwell.now()), e.enqueued_at, e.run_at, e.started_at, e.worker, e.rank, e.attempt, e.failures, e.bytes,
            e.queue, e.task, 'succeeded', e.tenant, e.args, e.meta, g.result::json, g.note
       from ended e join given g on g.id = e.id and g.claim_id = e.claim_id)
-  select g.id from given g where g.id not in (select e.id from ended e)
+  select g.id from given g where (g.id, g.claim_id) not in (select e.id, e.claim_id from ended e)
 $$;

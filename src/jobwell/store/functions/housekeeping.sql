@@ -86,8 +86,12 @@ $$;
 
 -- Make the daily partitions of one table: today and p_ahead days on. Built apart with their bounds checked, then attached,
 -- so that the parent is locked for an instant only; a day that already has rows in the default partition is left there.
+-- The lock timeout is the function's own, so that one statement does it all: a worker that stalls between two statements of
+-- a transaction would keep everyone from the table.
 create or replace function jobwell.make_partitions(p_table text, p_column text, p_ahead integer) returns integer
-language plpgsql volatile as $$
+language plpgsql volatile
+set lock_timeout = '50ms'
+as $$
 declare
   day date;
   part text;
@@ -113,7 +117,9 @@ end $$;
 
 -- Drop the daily partitions of one table that end before p_before.
 create or replace function jobwell.drop_partitions(p_table text, p_before timestamptz) returns integer
-language plpgsql volatile as $$
+language plpgsql volatile
+set lock_timeout = '50ms'
+as $$
 declare
   part text;
   dropped integer := 0;

@@ -1,5 +1,6 @@
 -- How an attempt ends when it does not simply succeed. Each takes a JSON array of what happened, matches every row by
 -- (id, claim_id), writes the log of attempts in the same statement, and returns the ids that were no longer the caller's.
+-- One batch may hold two claims of a job: rescued behind the worker's back, it was claimed by the same worker again.
 -- The shape `id = any(array(…)) and (pair in (…)) is true` is explained in finish.sql.
 
 create or replace function jobwell.fail(p_given json) returns setof uuid
@@ -25,7 +26,7 @@ as $$
       e.failures + g.counts::integer, e.crashes, e.losses, e.postponements, e.bytes, e.queue, e.task, e.tenant, e.lock_key,
       g.reason, g.code, g.error_type, g.message, g.traceback, g.fingerprint, e.args, e.meta
       from ended e join given g on g.id = e.id and g.claim_id = e.claim_id)
-  select g.id from given g where g.id not in (select e.id from ended e)
+  select g.id from given g where (g.id, g.claim_id) not in (select e.id, e.claim_id from ended e)
 $$;
 
 -- Another attempt later: the failure counts.
@@ -43,16 +44,17 @@ as $$
   ended as (
     update jobwell.jobs j
        set state = 'retrying', failures = j.failures + 1, claim_id = null, worker = null, ready_at = null,
-           run_at = (select jobwell.now()) + make_interval(secs => (select g.delay from given g where g.id = j.id))
-     where j.id = any (array(select m.id from mine m))
+           run_at = (select jobwell.now()) + make_interval(secs => g.delay)
+      from given g
+     where j.id = any (array(select m.id from mine m)) and g.id = j.id and g.claim_id = j.claim_id
     returning j.id, j.run_at),
   logged as (
     insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, kind, error_type, message, traceback,
       next_at, note)
     select m.id, m.started_at, m.claim_id, m.worker, m.attempt, 'retrying', g.kind, g.error_type, g.message, g.traceback,
       e.run_at, g.note
-      from ended e join mine m on m.id = e.id join given g on g.id = e.id)
-  select g.id from given g where g.id not in (select e.id from ended e)
+      from ended e join mine m on m.id = e.id join given g on g.id = m.id and g.claim_id = m.claim_id)
+  select g.id from given g where (g.id, g.claim_id) not in (select m.id, m.claim_id from ended e join mine m on m.id = e.id)
 $$;
 
 -- Back to the queue uncounted, so the same attempt number comes again: a snooze is scheduled for later, a hand-back is
@@ -75,11 +77,11 @@ as $$
            attempt = greatest(j.attempt - 1, 0), postponements = j.postponements + 1,
            claim_id = null, worker = null, started_at = null
       from given g
-     where j.id = any (array(select m.id from mine m)) and g.id = j.id
+     where j.id = any (array(select m.id from mine m)) and g.id = j.id and g.claim_id = j.claim_id
     returning j.id, j.run_at),
   logged as (
     insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, next_at, note)
     select m.id, m.started_at, m.claim_id, m.worker, m.attempt, g.outcome, e.run_at, g.message
-      from ended e join mine m on m.id = e.id join given g on g.id = e.id)
-  select g.id from given g where g.id not in (select e.id from ended e)
+      from ended e join mine m on m.id = e.id join given g on g.id = m.id and g.claim_id = m.claim_id)
+  select g.id from given g where (g.id, g.claim_id) not in (select m.id, m.claim_id from ended e join mine m on m.id = e.id)
 $$;

@@ -31,8 +31,5 @@ truncate jobwell.jobs, jobwell.finished, jobwell.payloads, jobwell.attempts, job
 -- name: vacuum
 vacuum (analyze) jobwell.jobs;
 
--- name: live_workers
-select count(*) from jobwell.workers where state = 'live';
-
 -- name: idle_workers
 select count(*) from jobwell.workers where state = 'live' and idle;

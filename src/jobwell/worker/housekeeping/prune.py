@@ -8,7 +8,7 @@ import psycopg
 
 from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
-from jobwell.store.upkeep import LOCK_TIMEOUT, UpkeepVerbs
+from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 
 log = logging.getLogger("jobwell.worker")
@@ -49,8 +49,7 @@ class Prune:
 
     async def _alter(self, program: Program[Any]) -> None:
         try:
-            async with self._link.use() as conn, conn.transaction():
-                await conn.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+            async with self._link.use() as conn:
                 await arun(conn, program)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable) as error:
             log.debug("upkeep of a table was put off: %s", error)

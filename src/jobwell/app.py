@@ -18,7 +18,7 @@ from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError
 from jobwell.core.job import NewJob
 from jobwell.core.retry import RetryRule
-from jobwell.core.task import Lock, check_queue, declare, declare_queues
+from jobwell.core.task import Lock, TaskSpec, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
 P = ParamSpec("P")
@@ -43,6 +43,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self.catalog = Catalog()
+        self.includers: list[Tasks] = []
         self.binding = Binding()
 
     @overload
@@ -96,14 +97,15 @@ class Tasks:
                 function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
                 owner=owner, tenant=tenant, lock=lock, executor=executor,
             )  # fmt: skip
-            self._check(spec)
-            self.catalog.add(spec)
+            for holder in (self, *self.includers):
+                holder.accept(spec)
             return (AsyncTask if spec.executor == "async" else Task)(spec, self.binding)
 
         return decorate if fn is None else decorate(fn)
 
-    def _check(self, spec: Any) -> None:
-        """A place for what only an app can check."""
+    def accept(self, spec: TaskSpec) -> None:
+        """Take a task into the catalog."""
+        self.catalog.add(spec)
 
 
 class App(Tasks):
@@ -156,8 +158,8 @@ class App(Tasks):
         """
         for group in groups:
             for spec in group.catalog:
-                self._check(spec)
-                self.catalog.add(spec)
+                self.accept(spec)
+            group.includers.append(self)  # what is declared on it later comes too
             group.binding.client = self.binding.client
             group.binding.payload_limit = self.binding.payload_limit
 
@@ -234,8 +236,10 @@ class App(Tasks):
         if "client" in self.__dict__:
             await self.client.aclose()
 
-    def _check(self, spec: Any) -> None:
+    def accept(self, spec: TaskSpec) -> None:
+        """Take a task into the catalog; its queue must be declared."""
         check_queue(spec, self.queues)
+        super().accept(spec)
 
 
 def _modules(pattern: str) -> list[str]:

@@ -6,11 +6,8 @@ root that one creates a system user and opens every ancestor of its folders to o
     data/          the cluster, owned by the account that runs the server
     password       of the role `jobwell`, mode 0600
     server.log     what the server says; server.log.1 is an older part
-    user-*         one file for each use of the server, locked as long as the using process lives
-    server.lock    locked as long as any process of the server lives
-    lock           held while a process starts, stops, joins or leaves
-
-Who lives is read off these locks of the kernel: they end with their holder, however it dies, while process ids come again.
+    sockets        where the sockets are: the same at every start, so that a client's URL outlives a restart
+    user-*         one for each use; server.lock for the server, lock for who comes or goes: they end with their holder
 """
 
 import atexit
@@ -61,12 +58,9 @@ class Server:
 def data_folder(start: Path | None = None) -> Path:
     """Says where the embedded server keeps its files, looking from `start` (the current folder); creates nothing in the project.
 
-    Returns:
-        `.jobwell` beside the nearest `pyproject.toml` upwards, otherwise in `start`. As root, if the account that runs the server
-        cannot enter that: a folder in `/var/lib/jobwell` or a temporary one. Permissions of existing folders stay as they are.
-
-    Raises:
-        EmbeddedUnavailable: as root, when there is no account to run the server, or no place that it can enter.
+    Returns `.jobwell` beside the nearest `pyproject.toml` upwards, otherwise in `start`. As root, if the server's account cannot
+    enter that: a folder in `/var/lib/jobwell` or a temporary one. Permissions of existing folders stay as they are.
+    Raises EmbeddedUnavailable as root, when there is no account to run the server, or no place that it can enter.
     """
     here = (start or Path.cwd()).resolve()
     project = next((place for place in (here, *here.parents) if os.access(place / "pyproject.toml", os.F_OK)), here)
@@ -96,8 +90,8 @@ def start(folder: Path | None = None) -> Server:
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         raise EmbeddedUnavailable(f"{home} is not this user's to create or use: choose another folder, {OR_URL}")
     with _exclusive(home):
-        for inherited in [file for file, (pid, _) in list(_uses.items()) if pid != os.getpid()]:
-            os.close(_uses.pop(inherited)[1])  # by a fork
+        for inherited in [file for file, (pid, _) in list(_uses.items()) if pid != os.getpid()]:  # by a fork
+            os.close(_uses.pop(inherited)[1])
         file = home / f"user-{os.getpid()}-{time.time_ns():x}"
         _uses[file] = os.getpid(), _open(file)
         _lock(_uses[file][1])
@@ -112,8 +106,7 @@ def start(folder: Path | None = None) -> Server:
 def release(folder: Path | None = None) -> None:
     """Takes back one `start` of this process with this folder, if any; after the last user the server stops. Runs at exit, too.
 
-    Raises:
-        EmbeddedUnavailable: the server did not stop within 30 seconds.
+    Raises EmbeddedUnavailable when the server did not stop within 30 seconds.
     """
     home = folder.resolve() if folder else data_folder()
     if not home.is_dir():
@@ -128,15 +121,13 @@ def release(folder: Path | None = None) -> None:
 def stop(folder: Path | None = None) -> bool:
     """Stops the server on this folder, whoever uses it (open transactions are rolled back), and says whether there was one.
 
-    Raises:
-        EmbeddedUnavailable: the server did not stop within 30 seconds.
+    Raises EmbeddedUnavailable when it did not stop within 30 seconds.
     """
     home = folder.resolve() if folder else data_folder()
-    if not is_running(home):
-        return False
-    with _exclusive(home):
-        _halt(home)
-    return True
+    if running := is_running(home):
+        with _exclusive(home):
+            _halt(home)
+    return running
 
 
 def is_running(folder: Path | None = None) -> bool:
@@ -190,10 +181,8 @@ def _lock(handle: int, *, shared: bool = False) -> bool:
 
 
 def _is_locked(file: Path) -> bool:
-    handle = _open(file)
-    free = _lock(handle, shared=True)
-    os.close(handle)
-    return not free
+    with open(_open(file)) as handle:
+        return not _lock(handle.fileno(), shared=True)
 
 
 def _leave(file: Path, *, halt: bool) -> None:
@@ -221,12 +210,11 @@ def _running(home: Path) -> Server:
 
 
 def _ready(home: Path) -> Server | None:
-    with suppress(OSError, IndexError):
-        # The lines of this file: pid, data, start time, port, socket folder, address, shared memory, status.
+    with suppress(OSError, ValueError):
         lines = (home / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-        if lines[7].strip() != "ready":
+        port, folder, _address, _memory, status = lines[3:8]
+        if status.strip() != "ready":
             return None
-        port, folder = lines[3:5]
         if sys.platform == "win32":
             probe, address = socket.socket(socket.AF_INET), ("127.0.0.1", int(port))
             place = f"127.0.0.1:{port}/jobwell?sslmode=disable"
@@ -251,8 +239,7 @@ def _halt(home: Path) -> None:
         if time.monotonic() > deadline:
             raise EmbeddedUnavailable(f"the embedded PostgreSQL did not stop\n{_tail(home)}")
         time.sleep(0.005)
-    for sockets in TMP.glob(f"jobwell-{_digest(home)}-*"):
-        shutil.rmtree(sockets, ignore_errors=True)
+    _sweep(home)
 
 
 def _tail(home: Path) -> str:
@@ -284,21 +271,35 @@ def _spawn(home: Path) -> None:
             # By pg_ctl, which puts down an administrator's rights: the server refuses them.
             _run(account, programs / "pg_ctl", "-D", data, "-o", options, "-w", "start", stdout=output)
         else:
-            sockets = mkdtemp(prefix=f"jobwell-{_digest(home)}-", dir=TMP)
-            if account:
-                shutil.chown(sockets, *account)
+            sockets = _sockets(home, account)
             fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the server's processes: ends with the last
             server = programs / "postgres", "-D", data, "-c", f"unix_socket_directories={sockets}"
             # By a shell that ends at once: the server is nobody's child, no zombie and no surprise to a waitpid(-1).
             _run(account, "/bin/sh", "-c", 'exec "$@" &', "sh", *server, stdout=output, pass_fds=(lock.fileno(),))
 
 
+def _sockets(home: Path, account: Account | None) -> str:
+    _sweep(home)
+    try:
+        Path(place := (home / "sockets").read_text(encoding="ascii")).mkdir(0o700)
+    except OSError:  # the first time, or somebody else has taken the name
+        place = mkdtemp(prefix=f"jobwell-{_digest(home)}-", dir=TMP)
+        (home / "sockets").write_text(place, encoding="ascii")
+    if account:
+        shutil.chown(place, *account)
+    return place
+
+
+def _sweep(home: Path) -> None:
+    for sockets in TMP.glob(f"jobwell-{_digest(home)}-*"):
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
 def _initialise(home: Path, programs: Path, account: Account | None) -> None:
     for rubbish in home.glob("init-*"):
         shutil.rmtree(rubbish, ignore_errors=True)
     (home / ".gitignore").write_text("*\n", encoding="ascii")
-    password = home / "password"
-    password.unlink(missing_ok=True)
+    (password := home / "password").unlink(missing_ok=True)
     password.touch(0o600)
     password.write_text(os.urandom(24).hex(), encoding="ascii")
     # The built-in locale orders like C, but knows the capitals of all alphabets.
@@ -358,9 +359,10 @@ def _run(account: Account | None, *command: str | Path, **options: Any) -> subpr
 
 
 def _works(account: Account | None, *command: str | Path) -> bool:
-    with suppress(OSError):
+    try:
         return _run(account, *command).returncode == 0
-    return False
+    except OSError:
+        return False
 
 
 def _account(home: Path) -> Account | None:
@@ -378,8 +380,7 @@ def _account(home: Path) -> Account | None:
 
 def _can_enter(account: Account, folder: Path) -> bool:
     """Asks the kernel, since modes do not tell of access lists; for a missing folder, about its nearest ancestor."""
-    place = next(place for place in (folder, *folder.parents) if place.exists())
-    return _works(account, "/bin/sh", "-c", 'cd -- "$1"', "sh", place)
+    return _works(account, "/bin/sh", "-c", 'cd -- "$1"', "sh", next(p for p in (folder, *folder.parents) if p.exists()))
 
 
 def _shared_base(account: Account) -> Path:

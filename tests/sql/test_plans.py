@@ -29,7 +29,7 @@ select gen_random_uuid(), 'q' || n % {queues}, 50 * (n / {queues} % {ranks}), 1 
        't' || n / 3 % {tenants}, 'ready', t, t, t + interval '1 day', '{{"n": 1}}'
   from generate_series(1, {ready}) n, lateral (select now() - interval '1 hour' + n * interval '1 millisecond' as t) at;
 insert into jobwell.jobs (id, queue, rank, gate, task, tenant, state, run_at, ready_at, args)
-select gen_random_uuid(), 'q' || n % {queues}, 100, 1, 'task', 't' || n % {tenants}, case when n % 2 = 0 then 'scheduled' else 'retrying' end,
+select gen_random_uuid(), case when n % 3 = 0 then 'parked' else 'q' || n % {queues} end, 100, 1, 'task', 't' || n % {tenants}, case when n % 2 = 0 then 'scheduled' else 'retrying' end,
        now() + n * interval '1 second', null, '{{"n": 1}}'
   from generate_series(1, {waiting}) n;
 """
@@ -115,6 +115,10 @@ def wrong(plans: list[dict[str, Any]], bound: int) -> list[str]:
     return found
 
 
+def fill(ready: int) -> str:
+    return FILL.format(queues=QUEUES, tenants=TENANTS, ranks=RANKS, gates=GATES, ready=ready, waiting=ready * 3 // 10)
+
+
 # --- the tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -130,7 +134,7 @@ def make(database_url: str) -> Iterator[Callable[[int], Table]]:
             made[ready] = Table(psycopg.connect(database_url, autocommit=True), schema, ready)
             made[ready].conn.prepare_threshold = None
             made[ready].do("alter table jobwell.jobs set (autovacuum_enabled = false)")
-            made[ready].do(FILL.format(queues=QUEUES, tenants=TENANTS, ranks=RANKS, gates=GATES, ready=ready, waiting=ready * 3 // 10))
+            made[ready].do(fill(ready))
             made[ready].watch()
         return made[ready]
 
@@ -143,6 +147,15 @@ def make(database_url: str) -> Iterator[Callable[[int], Table]]:
 @pytest.fixture(scope="module", params=[MIDDLE, pytest.param(LARGE, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def large(request: pytest.FixtureRequest, make: Callable[[int], Table]) -> Table:
     return make(request.param)
+
+
+@pytest.fixture
+def small(make: Callable[[int], Table]) -> Table:
+    """A thousand ready jobs."""
+    table = make(SMALL)
+    table.do("truncate jobwell.jobs")
+    table.do(fill(SMALL))
+    return table
 
 
 @pytest.fixture(scope="module", params=STATISTICS)
@@ -184,7 +197,7 @@ def test_plans_are_seen(large: Table) -> None:
     large.plans.clear()
     before = large.counters()
     large.run("select count(*) from (select * from jobwell.jobs order by args::text limit 5) j")
-    assert large.counters()[0] == before[0] + 1
+    assert large.counters()[0] > before[0]
     if large.plans:
         assert any("Seq Scan" in line for line in wrong(large.plans, 1000))
 
@@ -259,12 +272,12 @@ def claim_cost(table: Table, queues: list[str], want: int = 100, times: int = 10
     return sorted(costs)[times // 2]
 
 
-def test_the_cost_of_a_claim_does_not_grow_with_the_table(large: Table, make: Callable[[int], Table]) -> None:
+def test_the_cost_of_a_claim_does_not_grow_with_the_table(large: Table, small: Table) -> None:
     """A thousand ready jobs against all of them, for a worker of all queues. An index of more rows is deeper by a page or two
     for each descent, and that is all.
     """
     costs = []
-    for each in (make(SMALL), large):
+    for each in (small, large):
         each.do(STATISTICS["analysed"])
         costs.append(claim_cost(each, ALL_QUEUES, 50))
     assert costs[1] < 2.5 * costs[0] + 100, costs
@@ -276,18 +289,16 @@ def test_a_claim_reads_few_pages_for_a_job(large: Table, queues: int, want: int,
     assert claim_cost(large, ALL_QUEUES[1 : queues + 1], want, times=3) <= bound * want
 
 
-def test_the_cost_of_a_finish_does_not_grow_with_the_table(large: Table, make: Callable[[int], Table]) -> None:
+def test_the_cost_of_a_finish_does_not_grow_with_the_table(large: Table, small: Table) -> None:
     costs = []
-    for each in (make(SMALL), large):
+    for each in (small, large):
         ids, claim_id = claim(each, 50)
+        assert len(ids) == 50
         costs.append(each.cost("select * from jobwell.finish(%s, %s, %s, %s)", [ids, [claim_id] * 50, [None] * 50, [None] * 50]))
     assert costs[1] < 2.5 * costs[0] + 100, costs
 
 
-def test_what_waits_costs_the_claim_nothing(make: Callable[[int], Table], large: Table) -> None:
-    """A million parked retries are not in the way of ten ready jobs."""
-    large.do("begin; update jobwell.jobs set state = 'retrying', ready_at = null where state = 'ready' and queue <> 'q0'")
-    try:
-        assert claim_cost(large, ["q0", "q1"], want=10) < 1500
-    finally:
-        large.conn.rollback()
+def test_what_waits_costs_the_claim_nothing(large: Table) -> None:
+    """A hundred thousand parked jobs and retries are not in the way of ten that are ready, in the same queue, rank and lane."""
+    large.do("insert into jobwell.jobs (id, queue, gate, task, tenant) select gen_random_uuid(), 'parked', 1, 'task', 't1' from generate_series(1, 10)")
+    assert claim_cost(large, ["parked"], want=10, times=1) < 800

@@ -17,6 +17,12 @@ TABLE: Final[dict[str, Kind]] = {
     "http.client.RemoteDisconnected": "temporary",
     "smtplib.SMTPServerDisconnected": "temporary",
     "smtplib.SMTPConnectError": "temporary",
+    # What a caller's own statements meet when the database is busy or away.
+    "psycopg.errors.SerializationFailure": "temporary",
+    "psycopg.errors.DeadlockDetected": "temporary",
+    "psycopg.errors.LockNotAvailable": "temporary",
+    "psycopg.OperationalError": "temporary",
+    "psycopg_pool.PoolTimeout": "temporary",
     "builtins.FileNotFoundError": "logical",
     "builtins.PermissionError": "logical",
     "builtins.NotADirectoryError": "logical",

@@ -46,6 +46,8 @@ def text(value: float) -> str:
     """Write seconds for people: 0.25 → "250ms", 90 → "1m30s", 86400 → "1d"."""
     if value < 0.9995:
         return f"{round(value * 1000)}ms"
+    if value < 10 and round(value, 1) != round(value):
+        return f"{value:.1f}s"
     whole, parts = round(value), []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, whole = divmod(whole, size)

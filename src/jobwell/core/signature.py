@@ -33,7 +33,7 @@ class Signature:
         self.fn = fn
         self.name = name
         parameters = list(inspect.signature(fn).parameters.values())
-        self.context = bool(parameters) and _is_context(fn, parameters[0].annotation)
+        self.context = _context(fn, parameters[0].annotation) if parameters else ""  # the name of its class, or nothing
         if self.context:
             parameters = parameters[1:]
         for parameter in parameters:
@@ -170,16 +170,18 @@ class Signature:
         return named[parameter] if parameter in named else self.parameters[parameter].default
 
 
-def _is_context(fn: Callable[..., Any], annotation: Any) -> bool:
+def _context(fn: Callable[..., Any], annotation: Any) -> str:
     if isinstance(annotation, str):  # from __future__ import annotations
         first, *rest = annotation.split(".")
         found = getattr(inspect.unwrap(fn), "__globals__", {}).get(first)
         for name in rest:
             found = getattr(found, name, None)
         if found is None:  # imported for the type checker only
-            return annotation.rsplit(".", 1)[-1] in CONTEXTS
+            last = annotation.rsplit(".", 1)[-1]
+            return last if last in CONTEXTS else ""
         annotation = found
-    return getattr(annotation, "__name__", "") in CONTEXTS and annotation.__module__.startswith("jobwell.")
+    name = getattr(annotation, "__name__", "")
+    return name if name in CONTEXTS and annotation.__module__.startswith("jobwell.") else ""
 
 
 def _collect(hint: Any, found: dict[type, bool]) -> None:

@@ -87,6 +87,11 @@ def declare(
         raise DeclarationError(f"task name {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
     who = f"task {name}: "
     signature = Signature(fn, name)
+    wrong = "SyncContext" if inspect.iscoroutinefunction(fn) else "Context"
+    if signature.context == wrong:
+        right = "Context" if wrong == "SyncContext" else "SyncContext"
+        kind = "an async function" if right == "Context" else "a plain function"
+        raise DeclarationError(f"{who}{kind} takes a {right}, not a {wrong}")
     for option, names in (("tenant", (tenant,) if tenant else ()), ("lock", lock.by if lock else ())):
         for parameter in names:
             if parameter not in signature.parameters:

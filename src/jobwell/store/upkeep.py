@@ -9,7 +9,10 @@ DAYS_AHEAD = 7
 
 
 class UpkeepVerbs:
-    """Programs of upkeep. Those that alter tables give up after a lock timeout of 50 ms: a DROP that waits makes everyone wait."""
+    """Programs of upkeep.
+
+    Those that alter tables give up after a lock timeout of 50 ms: a DROP that waits makes everyone behind it wait.
+    """
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements

@@ -18,6 +18,7 @@ from jobwell.core.ids import new_id
 
 log = logging.getLogger("jobwell.supervisor")
 
+CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
 STEADY = 60.0  # seconds of life after which a death is not part of a series
 LONGEST_BACKOFF = 30.0
@@ -114,7 +115,7 @@ class Supervisor:
     def _ended(self, child: Child, code: int) -> None:
         worker, child.process = child.worker, None
         if self._signals:
-            self._code = self._code or (0 if code in (0, -signal.SIGKILL) else code)
+            self._code = self._code or (0 if code in CLEAN else code)
         if code == EXIT_CONFIG:
             self._code = EXIT_CONFIG
             self.signal()

@@ -59,7 +59,7 @@ class Worker:
     """
 
     def __init__(
-        self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, id: UUID | None = None,  # noqa: A002
+        self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, id: UUID | None = None,
     ) -> None:
         settings = app.settings
         self.id = id or new_id()

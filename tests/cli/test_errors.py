@@ -36,7 +36,11 @@ def test_wrong_input_gets_a_sentence(bare: Cli, arguments: tuple[str, ...], code
 
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
-    [("JOBWELL_SLOTS", "0", "slots=0 is out of range"), ("JOBWELL_GRACE", "soon", "is not a duration"), ("JOBWELL_PROCESSES", "x", "whole number")],
+    [
+        ("JOBWELL_SLOTS", "0", "slots=0 is out of range"),
+        ("JOBWELL_GRACE", "soon", "is not a duration"),
+        ("JOBWELL_PROCESSES", "x", "whole number"),
+    ],
 )
 def test_wrong_setting_names_its_origin(bare: Cli, name: str, value: str, sentence: str) -> None:
     said = bare("doctor", **{name: value})
@@ -47,7 +51,9 @@ def test_wrong_setting_names_its_origin(bare: Cli, name: str, value: str, senten
 
 def test_missing_database_and_tables(cli: Cli, app: App) -> None:
     there = app.settings.url
-    missing = there.rsplit("/", 1)[0] + "/no_such_database" if "?" not in there else there.replace("/jobwell?", "/no_such_database?")
+    missing = (
+        there.rsplit("/", 1)[0] + "/no_such_database" if "?" not in there else there.replace("/jobwell?", "/no_such_database?")
+    )
     said = cli("status", JOBWELL_DATABASE_URL=missing)
     assert said.code == 78
     assert "does not exist" in said.err
@@ -59,7 +65,9 @@ def test_missing_database_and_tables(cli: Cli, app: App) -> None:
 def test_worker_refuses_what_cannot_work(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("from jobwell import App\napp = App()\n")
     (tmp_path / "broken.py").write_text("import nowhere_at_all\n")
-    (tmp_path / "typo.py").write_text("from jobwell import App\napp = App()\n@app.task(queue='notifcations')\nasync def f() -> None: ...\n")
+    (tmp_path / "typo.py").write_text(
+        "from jobwell import App\napp = App()\n@app.task(queue='notifcations')\nasync def f() -> None: ...\n"
+    )
     for target, sentence in (
         ("absent:app", "no module 'absent'"),
         ("empty:other", "must be a jobwell.App"),

@@ -56,16 +56,16 @@ class Fleet:
 
     def one(self, query: str) -> Any:
         """One value."""
-        row = self.conn.execute(query).fetchone()  # type: ignore[call-overload]
+        row = self.conn.execute(query).fetchone()
         return row[0] if row else None
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """All rows."""
-        return self.conn.execute(query).fetchall()  # type: ignore[call-overload, no-any-return]
+        return self.conn.execute(query).fetchall()
 
     def marks(self, what: str) -> int:
         """How many jobs have come so far."""
-        return int(self.one(f"select count(*) from {self.schema}.marks where what = '{what}'"))  # noqa: S608
+        return int(self.one(f"select count(*) from {self.schema}.marks where what = '{what}'"))
 
     def finished(self) -> int:
         """How many are done."""
@@ -90,7 +90,9 @@ class Fleet:
 def fleet(app: App, database_url: str, schema: str, conn: "Connection[Any]", tmp_path: Path) -> Iterator[Fleet]:
     """A fleet on empty tables, with the table of marks."""
     conn.execute(f"drop table if exists {schema}.marks")
-    conn.execute(f"create table {schema}.marks (job text, attempt integer, pid integer, what text, at timestamptz default clock_timestamp())")
+    conn.execute(
+        f"create table {schema}.marks (job text, attempt integer, pid integer, what text, at timestamptz default clock_timestamp())"
+    )
     made = Fleet(database_url, schema, conn, tmp_path / "log")
     yield made
     made.end()

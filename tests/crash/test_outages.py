@@ -41,7 +41,9 @@ def outage(own: embedded.Server, log: Path, *, job_seconds: float, down_seconds:
         return psycopg.connect(own.url, autocommit=True, options=f"-c search_path={SCHEMA}")
 
     conn = connect()
-    conn.execute(f"create table {SCHEMA}.marks (job text, attempt integer, pid integer, what text, at timestamptz default clock_timestamp())")
+    conn.execute(
+        f"create table {SCHEMA}.marks (job text, attempt integer, pid integer, what text, at timestamptz default clock_timestamp())"
+    )
     fleet = Fleet(own.url, SCHEMA, conn, log)
     try:
         fleet.start(lease=lease)

@@ -7,7 +7,14 @@ import pytest
 from psycopg import Connection
 
 from jobwell import App
+from jobwell.worker import heartbeat
 from tests.worker.helpers import Acts, Desk
+
+
+@pytest.fixture(autouse=True)
+def _quick_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heartbeat looks up ten times a second, so that a worker ends as quickly."""
+    monkeypatch.setattr(heartbeat, "BLOCKED_AFTER", 0.2)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """From claim to outcome: what a task returns or raises, and what becomes of its job."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +13,6 @@ from tests.waiting import auntil
 from tests.worker.helpers import Acts, Desk, working
 
 both = pytest.mark.parametrize("kind", ["act", "act_plain"])
-BIG = timedelta(days=400)
 
 
 # --- results -------------------------------------------------------------------------------------------------------------
@@ -31,9 +31,8 @@ async def test_plain_functions_run_on_threads_and_async_ones_on_the_loop(app: Ap
     async with working(app):
         await desk.end(acts.act.enqueue("ok"))
         await desk.end(acts.act_plain.enqueue("ok"))
-        here = await asyncio.to_thread(lambda: None) or acts.ran[0].thread
-    assert acts.ran[0].thread == here
-    assert acts.ran[1].thread != here
+    assert acts.ran[0].thread == threading.get_ident()
+    assert acts.ran[1].thread != threading.get_ident()
 
 
 @both
@@ -103,11 +102,6 @@ async def test_other_errors_are_tried_again_and_then_exhausted(
     for row, following in zip(job["attempts"], job["attempts"][1:], strict=False):
         assert row["started_at"] <= row["ended_at"] <= row["next_at"] <= following["started_at"]
         assert row["worker"] is not None
-    assert job["fingerprint"] if "fingerprint" in job else True
-    assert f"{RAISED_AT}:" in desk.one("select fingerprint from quarantine")
-
-
-RAISED_AT = "helpers.py"
 
 
 @both
@@ -334,10 +328,7 @@ async def test_what_runs_over_its_limit_is_timed_out_and_tried_again(
     assert all(ran.context.cancelled for ran in acts.ran)
 
 
-async def test_one_that_swallows_its_cancellation_again_and_again_is_cancelled_again_and_again(
-    app: App, acts_with: Callable[..., Acts], desk: Desk
-) -> None:
-    acts = acts_with(timeout="100ms", retry=Fixed("10ms", attempts=1))
+async def test_one_that_swallows_its_cancellation_again_and_again_is_cancelled_again_and_again(app: App, desk: Desk) -> None:
     swallowed = 0
 
     async def stubborn(n: int) -> None:
@@ -353,7 +344,6 @@ async def test_one_that_swallows_its_cancellation_again_and_again_is_cancelled_a
     async with working(app):
         job = await desk.end(handle)
     assert (job["error_type"], swallowed) == ("TimeLimit", 4)
-    assert acts.ran == []
 
 
 async def test_a_timed_out_thread_is_replaced_and_its_late_result_dropped(app: App, acts_with: Callable[..., Acts], desk: Desk) -> None:
@@ -387,8 +377,6 @@ async def test_a_result_just_before_the_limit_counts(app: App, acts_with: Callab
 async def test_a_task_that_this_release_does_not_know_waits(app: App, acts: Acts, desk: Desk) -> None:
     """Case B5."""
     other = App(app.settings.database_url, schema=app.settings.schema)
-    handle = other.task(name="of another release")(lambda: None) if False else None
-    assert handle is None
 
     @other.task(name="later")
     async def later() -> None: ...
@@ -413,7 +401,3 @@ async def test_a_payload_that_does_not_fit_is_invalid_at_once(app: App, acts: Ac
     assert all("does not fit the task" in job["message"] for job in jobs)
     assert acts.ran == []
 
-
-def test_rejects_are_orders(acts: Acts) -> None:
-    with pytest.raises(Reject):
-        acts.act_plain("reject")

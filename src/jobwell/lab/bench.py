@@ -16,7 +16,6 @@ from typing import Any
 
 import psutil
 import psycopg
-from psycopg import sql
 
 from jobwell.core.errors import JobwellError
 from jobwell.core.ids import new_id
@@ -132,13 +131,13 @@ def open_bench(settings: Settings, say: Say) -> Iterator[Bench]:
     database = Database(load({"database_url": url, "schema": SCHEMA}))
     tasks.app.override({"database_url": url, "schema": SCHEMA})
     with database.connect("bench") as conn, database.telling():
-        _drop(conn)
+        migrations.drop(conn, SCHEMA)
         migrations.migrate(database)
         try:
             yield Bench(database, conn, say)
         finally:
             tasks.app.close()
-            _drop(conn)
+            migrations.drop(conn, SCHEMA)
 
 
 def drain(bench: Bench, jobs: int, *, processes: int = 1, slots: int = SLOTS) -> Result:
@@ -242,8 +241,3 @@ def _freeze(pids: list[int], *, stopped: bool) -> None:
     for pid in pids:
         process = psutil.Process(pid)
         process.suspend() if stopped else process.resume()
-
-
-def _drop(conn: "psycopg.Connection[Any]") -> None:
-    conn.execute("set client_min_messages = warning")
-    conn.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(SCHEMA)))

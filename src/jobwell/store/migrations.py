@@ -126,6 +126,12 @@ def check(conn: "Connection[Any]", schema: str) -> None:
         raise SchemaMismatch(f"the schema {schema!r} {state}; run `jobwell migrate` before anything is started")
 
 
+def drop(conn: "Connection[Any]", schema: str) -> None:
+    """Delete a schema with everything in it: for throw-away ones."""
+    conn.execute("set client_min_messages = warning")
+    conn.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema)))
+
+
 def script(schema: str, wanted: list[Step]) -> str:
     """The same as SQL for a DBA: each step with its record, in one transaction."""
     parts = [f"create schema if not exists {schema};", within(_LEDGER, schema) + ";"]

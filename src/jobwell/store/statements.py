@@ -51,9 +51,9 @@ class Statements:
         return Query(self._texts[name], parameters or None)
 
     @property
-    def channel(self) -> str:
-        """The channel of wake-ups."""
-        return f"{self.schema}.wake"
+    def listen(self) -> str:
+        """The statement that subscribes to wake-ups; the schema is a checked identifier."""
+        return f'listen "{self.schema}.wake"'
 
 
 def within(text: str, schema: str) -> str:
@@ -81,7 +81,8 @@ def run(conn: "Connection[Any]", program: Program[T]) -> T:
             cursor = conn.execute(query.sql, query.parameters)
             query = program.send(cursor.fetchall() if cursor.description else [])
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        value: T = stop.value
+        return value
 
 
 async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
@@ -92,4 +93,5 @@ async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
             cursor = await conn.execute(query.sql, query.parameters)
             query = program.send(await cursor.fetchall() if cursor.description else [])
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        value: T = stop.value
+        return value

@@ -90,7 +90,7 @@ class Heartbeat:
 
     def _serve(self, conn: "psycopg.Connection[Any]") -> None:
         settings = self._database.settings
-        conn.execute(f'listen "{self._database.statements.channel}"')  # a checked identifier
+        conn.execute(self._database.statements.listen)
         self._wake()  # what was enqueued while nobody listened
         while not self._stopping.is_set():
             began = time.monotonic()

@@ -16,8 +16,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 import jobwell
@@ -29,7 +30,7 @@ from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
 from jobwell.store.jobs import Claimed, JobVerbs
 from jobwell.store.link import Link
-from jobwell.store.statements import arun
+from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
@@ -152,15 +153,17 @@ class Worker:
             make("prune", prune.tick), make("limits", limits.tick),
         ]  # fmt: skip
 
-    def _loop(self, name: str, tick: object, failed: object = None) -> Loop:
-        return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal, on_error=failed)  # type: ignore[arg-type]
+    def _loop(
+        self, name: str, tick: Callable[[], Awaitable[float]], failed: Callable[[BaseException], None] | None = None
+    ) -> Loop:
+        return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal, on_error=failed)
 
     def _heartbeat(self) -> Heartbeat:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
-        def on_loop(call: object, *args: object) -> None:
+        def on_loop(call: Callable[[], None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended; so has the worker
-                loop.call_soon_threadsafe(call, *args)  # type: ignore[arg-type]
+                loop.call_soon_threadsafe(call)
 
         def stack() -> str:
             frame = sys._current_frames().get(thread)  # noqa: SLF001  there is no other way to see where a thread stands
@@ -169,7 +172,7 @@ class Worker:
         watch = LoopWatch(on_loop, self._blocked, stack)
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._running),
-            wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(self._lease_lost, why), watch=watch,
+            wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(partial(self._lease_lost, why)), watch=watch,
         )  # fmt: skip
 
     async def _register(self) -> None:
@@ -268,10 +271,10 @@ class Worker:
         program = self._workers.expire(self.id) if self._running else self._workers.leave(self.id)
         await self._quietly(program)
 
-    async def _quietly(self, program: object) -> None:
+    async def _quietly(self, program: Program[None]) -> None:
         try:
             async with self._claims.use() as conn:
-                await arun(conn, program)  # type: ignore[arg-type]
+                await arun(conn, program)
         except Exception as error:  # noqa: BLE001  on the way out: the lease ends by itself
             log.warning("the store could not be told: %s", error)
 

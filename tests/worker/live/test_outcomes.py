@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobwell import App, Backoff, Fixed, Reject, Retry, Snooze
-from tests.worker.helpers import BOTH, SOON, Books, Kind, Start, declare, raising
+from tests.worker.live.helpers import BOTH, SOON, Books, Kind, Start, declare, raising
 
 
 class ConnectionLost(ConnectionError):

@@ -154,10 +154,11 @@ async def test_error_texts(app: App, acts_with: Callable[..., Acts], desk: Desk,
 @nasty
 async def test_types_locals_and_files_of_errors(app: App, acts_with: Callable[..., Acts], desk: Desk, text: str) -> None:
     acts = acts_with(retry=Fixed("5ms", attempts=1))
-    name = text[:300].replace("\x00", "\ud800")  # Python itself refuses NUL in names
-    code = compile("def boom(local):\n    more = local\n    raise kind(local)\n", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") or "x", "exec") if name.isprintable() else compile("def boom(local):\n    raise kind(local)\n", "odd.py", "exec")
-    space: dict[str, Any] = {"kind": type(name or "Nameless", (Exception,), {"__module__": name or "m"})}
-    exec(code, space)
+    kind = type("Odd", (Exception,), {"__module__": text})
+    kind.__qualname__ = text
+    space: dict[str, Any] = {"kind": kind}
+    file = text.replace("\x00", "")[:2000].encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape") or "odd.py"
+    exec(compile("def boom(local):\n    more = local\n    raise kind(local)\n", file, "exec"), space)
     acts.words["boom"] = lambda ctx, n: space["boom"](text)
     handle = acts.act.enqueue("boom")
     async with working(app):

@@ -51,9 +51,14 @@ class Statements:
         return Query(self._texts[name], parameters or None)
 
     @property
+    def channel(self) -> str:
+        """The channel of wake-ups."""
+        return f"{self.schema}.wake"
+
+    @property
     def listen(self) -> str:
         """The statement that subscribes to wake-ups; the schema is a checked identifier."""
-        return f'listen "{self.schema}.wake"'
+        return f'listen "{self.channel}"'
 
 
 def within(text: str, schema: str) -> str:

@@ -112,10 +112,15 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     refusal = _open(attempt)
     if refusal is not None:
         return refusal
+    if attempt.stopped is not None:  # told to stop before its first step
+        return _judge(attempt, asyncio.CancelledError(), around.now)
     try:
         result = await _call(attempt, around)
     except BaseException as error:  # noqa: BLE001  everything that user code raises is judged, SystemExit included
-        return _judge(attempt, error, around.now)
+        try:
+            return _judge(attempt, error, around.now)
+        except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
+            return _again(attempt, Failure(type(error).__name__, "what it raised cannot be read"), None, around.now)
     if attempt.stopped == "timeout":
         return _timed_out(attempt, around.now)
     return _succeeded(attempt, result, around.result_limit)
@@ -129,8 +134,8 @@ def _open(attempt: Attempt) -> Outcome | None:
         return Failed(Reason.DEADLINE, OVERDUE, counts=False)
     try:
         attempt.args = spec.signature.decode(job.args or "{}")
-    except (JobwellError, ValueError, KeyError, TypeError, AttributeError) as error:
-        said = text.clean(str(error), MESSAGE_LIMIT)
+    except Exception as error:  # noqa: BLE001  classes of the user validate here, and raise what they like
+        said = text.clean(_said(error), MESSAGE_LIMIT)
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
     if spec.signature.context:
         attempt.context = _context(attempt, spec)
@@ -176,9 +181,9 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
         return Released("shutdown")
     if isinstance(error, Reject):
-        message = text.clean(error.message, MESSAGE_LIMIT)
+        message = text.clean(_said(error.message), MESSAGE_LIMIT)
         failure = Failure("Reject", message, _trace(error), "", "logical")
-        return Failed(Reason.REJECTED, failure, text.clean(error.code, 200))
+        return Failed(Reason.REJECTED, failure, text.clean(_said(error.code), 200))
     if isinstance(error, Snooze):
         return _snoozed(attempt, error, now)
     if isinstance(error, Retry):
@@ -203,11 +208,12 @@ def _again(attempt: Attempt, failure: Failure, wish: Retry | None, now: Callable
     spec, job = attempt.spec, attempt.job
     assert spec is not None
     asked, note = None, None
-    if wish is not None and wish.after is not None:
+    after = getattr(wish, "after", None)  # a subclass may have forgotten to call ours
+    if after is not None:
         try:
-            asked = after_seconds(wish.after, now(), "after")
+            asked = after_seconds(after, now(), "after")
         except JobwellError as error:  # a wish that cannot be read must not cost the attempt its place
-            note = f"its wish could not be read: {error}"
+            note = text.clean(f"its wish could not be read: {error}", MESSAGE_LIMIT)
     plan = next_attempt(
         spec.retry, failures=job.failures + 1, kind=failure.kind, asked=asked, remaining=_remaining(attempt), uniform=random
     )
@@ -221,10 +227,10 @@ def _again(attempt: Attempt, failure: Failure, wish: Retry | None, now: Callable
 def _snoozed(attempt: Attempt, wish: Snooze, now: Callable[[], datetime]) -> Outcome:
     try:
         delay = after_seconds(wish.until, now(), "until")
-    except JobwellError as error:
+    except (JobwellError, AttributeError) as error:
         return _again(attempt, _failure(error, "unknown"), None, now)
     remaining = _remaining(attempt)
-    message = text.clean(str(wish), MESSAGE_LIMIT)
+    message = text.clean(_said(wish), MESSAGE_LIMIT)
     if remaining is not None and delay >= remaining:
         return Failed(Reason.DEADLINE, Failure("Snooze", f"it asked to sleep past its deadline: {message}"), counts=False)
     return Snoozed(max(delay, 0.001), message)
@@ -255,17 +261,17 @@ def _failure(error: BaseException, kind: str) -> Failure:
     return Failure(text.clean(name, 200), text.clean(_said(error), MESSAGE_LIMIT), _trace(error), _place(error), kind)
 
 
-def _said(error: BaseException) -> str:
+def _said(value: object) -> str:
     try:
-        return str(error)
-    except Exception:  # noqa: BLE001  an error whose text raises is still an error
-        return f"<{type(error).__name__} whose text cannot be read>"
+        return str(value)
+    except BaseException:  # noqa: BLE001  an error whose text raises is still an error
+        return f"<{type(value).__name__} whose text cannot be read>"
 
 
 def _trace(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(type(error), error, _user_part(error))
-    except Exception:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001
         return ""
     return text.clean("".join(lines), TRACEBACK_LIMIT)
 

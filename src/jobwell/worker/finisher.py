@@ -76,7 +76,7 @@ class Finisher:
         try:
             async with self._link.use() as conn:
                 lost = await self._settle(conn, batch)
-        except psycopg.errors.DataError as error:
+        except (psycopg.errors.DataError, ValueError, TypeError) as error:  # refused by the server, or not even encoded
             if len(batch) == 1:
                 await self._write_bare(batch[0], error)
                 return

@@ -46,6 +46,8 @@ from jobwell.worker.limits import Limits
 log = logging.getLogger("jobwell.worker")
 
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
+FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
+FAULT_DELAY = 30.0  # seconds before a job whose attempt broke by our fault comes again: uncounted, it must not come at once
 CLAIM_PATIENCE = 5.0  # seconds for a claim under way when the worker stops
 
 
@@ -202,17 +204,17 @@ class Worker:
         for row in rows:
             attempt = begin(row, claim_id, self._app.catalog)
             self._running[row.id, claim_id] = attempt
-            attempt.running = create(self._attempt(attempt))
+            create(self._attempt(attempt))  # the loop holds it until its first step, and the attempt from then on
 
     async def _attempt(self, attempt: Attempt) -> None:
         outcome: Outcome | None
+        attempt.running = asyncio.current_task()  # not before: cancelled unbegun, it would never run, and its slot be lost
         try:
             outcome = await run(attempt, self._around)
-        except BaseException as error:  # a fault of ours, or a cancellation before its first step
-            cause = "shutdown" if attempt.stopped else f"a fault of the worker: {error!r}"
-            outcome = None if attempt.stopped == "lost" else Released(cause)
-            if not attempt.stopped:
-                log.exception("the attempt of job %s broke", attempt.job.id)
+        except BaseException as error:  # a fault of ours
+            fault = Released(f"a fault of the worker: {type(error).__name__}", FAULT_DELAY)
+            outcome = None if attempt.stopped == "lost" else fault
+            log.exception("the attempt of job %s broke", attempt.job.id)
         attempt.running = None
         if outcome is None:
             self._stored([attempt])

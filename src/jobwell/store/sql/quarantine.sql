@@ -5,7 +5,8 @@ select count(*) from jobwell.quarantine q
 
 -- name: retry
 -- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved.
-with chosen as (
+with clock as materialized (select jobwell.now() as now),
+chosen as (
   select q.id from jobwell.quarantine q
    where (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
      and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant)
@@ -15,9 +16,8 @@ taken as (
 back as (
   insert into jobwell.jobs (id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
                             bytes, queue, task, state, tenant, lock_key, args, meta)
-  select t.id, t.gate, t.enqueued_at, (select jobwell.now()), (select jobwell.now()),
-         (select jobwell.now()) + (t.deadline - greatest(t.enqueued_at, t.run_at)),
+  select t.id, t.gate, t.enqueued_at, c.now, c.now, c.now + (t.deadline - greatest(t.enqueued_at, t.run_at)),
          t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, 'ready', t.tenant, t.lock_key, t.args, t.meta
-    from taken t
+    from taken t, clock c
   returning id, queue)
 select b.id, jobwell.wake(array[b.queue]) from back b;

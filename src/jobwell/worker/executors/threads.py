@@ -75,7 +75,9 @@ def _deliver(future: "asyncio.Future[Any]", result: Any, error: BaseException | 
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration):  # a future refuses it
-        future.set_exception(RuntimeError(f"the task raised StopIteration: {error}"))
+    elif isinstance(error, StopIteration | GeneratorExit):  # a future refuses the one, a coroutine takes the other for its end
+        stand_in = RuntimeError(f"the task raised {type(error).__name__}")
+        stand_in.__cause__ = error
+        future.set_exception(stand_in)
     else:
         future.set_exception(error)

@@ -47,7 +47,6 @@ log = logging.getLogger("jobwell.worker")
 
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
-FAULT_DELAY = 30.0  # seconds before a job whose attempt broke by our fault comes again: uncounted, it must not come at once
 CLAIM_PATIENCE = 5.0  # seconds for a claim under way when the worker stops
 
 

@@ -169,15 +169,15 @@ def _ring() -> list[Any]:
 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize(
-    "make", [object, lambda: asyncio.Event, lambda: [object()], _ring, Unreadable, lambda: {Unreadable(): 1}, lambda: 10**5000],
+    "given", [object, lambda: asyncio.Event, lambda: [object()], _ring, Unreadable, lambda: {Unreadable(): 1}, lambda: 10**5000],
     ids=["object", "class", "inside", "ring", "unreadable", "key", "long int"],
 )  # fmt: skip
-async def test_a_result_that_cannot_be_encoded_is_noted(app: App, start: Start, books: Books, kind: Kind, make: Any) -> None:
+async def test_a_result_that_cannot_be_encoded_is_noted(app: App, start: Start, books: Books, kind: Kind, given: Any) -> None:
     runs: list[int] = []
 
     def body() -> Any:
         runs.append(1)
-        return make()
+        return given()
 
     job = await declare(app, kind, body).aenqueue()
     await start()

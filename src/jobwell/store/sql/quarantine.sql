@@ -16,7 +16,7 @@ taken as (
 back as (
   insert into jobwell.jobs (id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
                             bytes, queue, task, state, tenant, lock_key, args, meta)
-  select t.id, t.gate, t.enqueued_at, c.now, c.now, c.now + (t.deadline - greatest(t.enqueued_at, t.run_at)),
+  select t.id, t.gate, t.enqueued_at, c.now, c.now, c.now + (t.deadline - t.enqueued_at),
          t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, 'ready', t.tenant, t.lock_key, t.args, t.meta
     from taken t, clock c
   returning id, queue)

@@ -14,7 +14,7 @@ from jobwell.core.errors import JobwellError, SettingsError
 from jobwell.runtime import signals
 from jobwell.settings import Settings
 from jobwell.store import migrations
-from jobwell.store.database import Database
+from jobwell.store.database import Database, check_fitness
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
@@ -77,6 +77,7 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
         raise SettingsError(f"the app declares no queue {unknown[0]!r}; declared are {', '.join(app.queues)}")
     with app.database.connect("worker") as conn, app.database.telling():
         migrations.check(conn, app.settings.schema)
+        check_fitness(conn, app.database.statements)
 
     async def live() -> int:
         made = Worker(app, queues=queues, slots=slots, id=worker)

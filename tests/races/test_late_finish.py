@@ -121,7 +121,7 @@ async def test_a_renewal_that_comes_second_finds_itself_dead(store: Store, hands
         assert await bury(other, workers) == [silent.worker]
         renewing = asyncio.create_task(renew(silent, workers))
         await waits(silent)
-    assert await renewing is False
+    assert not await renewing
 
 
 async def test_a_burial_that_is_undone_leaves_the_worker_alive(store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits) -> None:
@@ -131,7 +131,7 @@ async def test_a_burial_that_is_undone_leaves_the_worker_alive(store: Store, han
         await bury(other, workers)
         renewing = asyncio.create_task(renew(silent, workers))
         await waits(silent)
-    assert await renewing is True
+    assert await renewing
     assert await bury(other, workers) == []
 
 

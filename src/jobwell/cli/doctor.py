@@ -60,7 +60,8 @@ def _facts(database: Any) -> Any:
     rows = yield database.statements("server.facts")
     names = (
         "version", "version_text", "fsync", "synchronous_commit", "max_connections", "shared_buffers", "encoding", "autovacuum",
-        "idle_in_transaction_session_timeout", "replica", "database", "user", "may_create", "epoch",
+        "idle_in_transaction_session_timeout", "replica", "database", "user", "may_create",
+        "isolation", "read_only", "epoch",
     )  # fmt: skip
     found = dict(zip(names, rows[0], strict=True))
     found["clock_skew_ms"] = round((found.pop("epoch") - time.time()) * 1000)
@@ -72,24 +73,34 @@ def _facts(database: Any) -> Any:
 
 
 def _judge(server: dict[str, Any], wrong: list[str], hints: list[str]) -> None:
-    if server["version"] < 150000:
-        wrong.append(f"PostgreSQL {server['version_text']} is too old; Jobwell needs 15 or newer")
-    if server["replica"]:
-        wrong.append("this server is a replica and cannot be written; give the primary's URL")
-    if server["encoding"] != "UTF8":
-        wrong.append(f"the database's encoding is {server['encoding']}; Jobwell needs UTF8 to store any text")
-    if server["fsync"] == "off":
-        wrong.append("fsync is off: a power failure can lose and corrupt jobs")
-    if server["autovacuum"] == "off":
-        wrong.append("autovacuum is off: the jobs table will bloat and claims will slow down")
-    if server["synchronous_commit"] == "off":
-        hints.append("synchronous_commit is off: a crash of the server can lose jobs accepted in the last fraction of a second")
-    if server["connections"] > 0.8 * server["max_connections"]:
-        hints.append(f"{server['connections']} of {server['max_connections']} connections are in use; a worker process needs 3")
-    if server["oldest_transaction_seconds"] > 300:
-        hints.append(
-            f"a transaction is open for {server['oldest_transaction_seconds']:.0f} s ({server['oldest_transaction']}):"
-            " it stops vacuum, and claims slow down while it lasts"
-        )
-    if abs(server["clock_skew_ms"]) > 2000:
-        hints.append(f"this host's clock differs from the server's by {server['clock_skew_ms']} ms; Jobwell goes by the server's")
+    old, skew = server["oldest_transaction_seconds"], server["clock_skew_ms"]
+    checks = (
+        (server["version"] < 150000, f"PostgreSQL {server['version_text']} is too old; Jobwell needs 15 or newer"),
+        (server["replica"], "this server is a replica and cannot be written; give the primary's URL"),
+        (server["read_only"] == "on", "default_transaction_read_only is on: nothing can be enqueued or claimed"),
+        (
+            server["isolation"] != "read committed",
+            f"default_transaction_isolation is {server['isolation']!r}; workers need 'read committed'",
+        ),
+        (server["encoding"] != "UTF8", f"the database's encoding is {server['encoding']}; Jobwell needs UTF8 to store any text"),
+        (server["fsync"] == "off", "fsync is off: a power failure can lose and corrupt jobs"),
+        (server["autovacuum"] == "off", "autovacuum is off: the jobs table will bloat and claims will slow down"),
+    )
+    doubts = (
+        (
+            server["synchronous_commit"] == "off",
+            "synchronous_commit is off: a crash of the server can lose jobs accepted in the last fraction of a second",
+        ),
+        (
+            server["connections"] > 0.8 * server["max_connections"],
+            f"{server['connections']} of {server['max_connections']} connections are in use; a worker process needs 3",
+        ),
+        (
+            old > 300,
+            f"a transaction is open for {old:.0f} s ({server['oldest_transaction']}): it stops vacuum, and claims slow down while it"
+            " lasts",
+        ),
+        (abs(skew) > 2000, f"this host's clock differs from the server's by {skew} ms; Jobwell goes by the server's"),
+    )
+    wrong += [sentence for holds, sentence in checks if holds]
+    hints += [sentence for holds, sentence in doubts if holds]

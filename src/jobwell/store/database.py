@@ -133,6 +133,23 @@ class Database:
         raise StoreUnavailable(f"{self.place} cannot be reached: {reason}") from error
 
 
+def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
+    """What a worker cannot live with.
+
+    Raises:
+        StoreError: the server is read-only, or its transactions are stricter than claims and the fence are made for.
+    """
+    row = conn.execute(statements["server.fitness"]).fetchone()
+    isolation, read_only = row if row is not None else ("", False)
+    if read_only:
+        raise StoreError("this server cannot be written (a replica, or default_transaction_read_only); give the primary's URL")
+    if isolation != "read committed":
+        raise StoreError(
+            f"default_transaction_isolation is {isolation!r} here, and a worker needs 'read committed': give its role that by"
+            " `alter role … set default_transaction_isolation = 'read committed'`"
+        )
+
+
 def _check(conn: "Connection[Any]") -> None:
     """Refuse a pooled connection that the server has closed.
 

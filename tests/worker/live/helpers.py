@@ -65,7 +65,7 @@ class Books:
 
     def rows(self, query: str, *parameters: Any) -> list[Row]:
         """Rows by the names of their columns."""
-        return self.conn.cursor(row_factory=dict_row).execute(query, parameters).fetchall()  # type: ignore[arg-type]
+        return self.conn.cursor(row_factory=dict_row).execute(query, parameters).fetchall()
 
     def count(self, table: str, where: str = "true") -> int:
         """How many rows there are."""
@@ -90,6 +90,7 @@ class Books:
     async def ended(self, job: Any, timeout: float = PATIENCE) -> Row:
         """Wait for the end of a job."""
         end = await auntil(lambda: self.end(job), timeout, f"the end of {job}")
+        assert end is not None
         assert self.live(job) is None
         return end
 
@@ -100,7 +101,9 @@ class Books:
             row = self.live(job)
             return row if row is not None and row["state"] == state else None
 
-        return await auntil(found, timeout, f"{job} {state}")
+        row = await auntil(found, timeout, f"{job} {state}")
+        assert row is not None
+        return row
 
     async def empty(self, timeout: float = PATIENCE) -> None:
         """Wait until no job is live."""
@@ -108,7 +111,7 @@ class Books:
 
 
 def _id(job: Any) -> UUID:
-    return job if isinstance(job, UUID) else job.id  # type: ignore[no-any-return]
+    return job if isinstance(job, UUID) else UUID(str(job.id))
 
 
 def declare(app: App, kind: Kind, body: Callable[[], Any], **options: Any) -> Any:

@@ -170,7 +170,7 @@ async def test_slots_are_free_and_rows_gone_after_many_starts(app: App, start: S
     for _ in range(5):
         working = await start()
         await books.ended(await job.aenqueue())
-        assert working.worker.busy == 0
+        await auntil(lambda w=working.worker: w.busy == 0)  # type: ignore[misc]
         assert await working.stop() == 0
     assert books.count("workers") == 0
     assert not [thread.name for thread in threading.enumerate() if thread.name == "jobwell-heartbeat"]

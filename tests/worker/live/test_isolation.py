@@ -2,14 +2,13 @@
 
 import logging
 import threading
-from typing import Any
 
 import pytest
 
 from jobwell import App
 from jobwell.worker.executors.threads import Threads
 from tests.waiting import PATIENCE, auntil
-from tests.worker.live.helpers import Books, Start
+from tests.worker.live.helpers import Books, Make, Start
 
 
 async def test_a_plain_function_runs_on_a_thread_while_the_loop_stays_responsive(app: App, start: Start, books: Books) -> None:
@@ -49,7 +48,7 @@ async def test_threads_are_kept_for_the_next_job(app: App, start: Start, books: 
     assert len(names) == 1
 
 
-async def test_what_blocks_the_loop_is_logged_by_name_and_keeps_its_lease(make: Any, start: Start, books: Books) -> None:
+async def test_what_blocks_the_loop_is_logged_by_name_and_keeps_its_lease(make: Make, start: Start, books: Books) -> None:
     app, said, told = make(lease=2), threading.Event(), []
 
     class Listener(logging.Handler):

@@ -6,7 +6,12 @@ select current_setting('server_version_num')::integer as version, current_settin
        current_setting('idle_in_transaction_session_timeout') as idle_in_transaction_session_timeout,
        pg_is_in_recovery() as replica, current_database() as database, current_user as "user",
        has_database_privilege(current_database(), 'create') as may_create,
+       current_setting('default_transaction_isolation') as isolation, current_setting('default_transaction_read_only') as read_only,
        extract(epoch from clock_timestamp())::float8 as epoch;
+
+-- name: fitness
+-- What a worker cannot live with, before it claims anything.
+select current_setting('default_transaction_isolation'), current_setting('default_transaction_read_only') = 'on' or pg_is_in_recovery();
 
 -- name: oldest_transaction
 -- The transaction that holds back vacuum, and so makes claims walk over dead entries.

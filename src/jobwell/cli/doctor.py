@@ -97,8 +97,7 @@ def _judge(server: dict[str, Any], wrong: list[str], hints: list[str]) -> None:
         ),
         (
             old > 300,
-            f"a transaction is open for {old:.0f} s ({server['oldest_transaction']}): it stops vacuum, and claims slow down while it"
-            " lasts",
+            f"a transaction is open for {old:.0f} s ({server['oldest_transaction']}): it stops vacuum and slows claims down",
         ),
         (abs(skew) > 2000, f"this host's clock differs from the server's by {skew} ms; Jobwell goes by the server's"),
     )

@@ -137,14 +137,15 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
     """What a worker cannot live with.
 
     Raises:
-        StoreError: the server is read-only, or its transactions are stricter than claims and the fence are made for.
+        StoreError: the server is read-only, which a fail-over may mend.
+        StoreRefused: its transactions are stricter than claims and the fence are made for.
     """
     row = conn.execute(statements["server.fitness"]).fetchone()
     isolation, read_only = row if row is not None else ("", False)
     if read_only:
         raise StoreError("this server cannot be written (a replica, or default_transaction_read_only); give the primary's URL")
     if isolation != "read committed":
-        raise StoreError(
+        raise StoreRefused(
             f"default_transaction_isolation is {isolation!r} here, and a worker needs 'read committed': give its role that by"
             " `alter role … set default_transaction_isolation = 'read committed'`"
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -36,12 +35,9 @@ async def auntil(condition: Callable[[], T | Awaitable[T]], timeout: float = PAT
 
 def pause(seconds: float) -> None:
     """Let a thread, or a job on a thread, take so long."""
-    threading.Event().wait(seconds)
+    time.sleep(seconds)
 
 
 async def apause(seconds: float) -> None:
     """Let a job on a loop take so long."""
-    try:
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)
-    except TimeoutError:
-        return
+    await asyncio.sleep(seconds)

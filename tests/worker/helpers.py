@@ -18,7 +18,7 @@ from jobwell.core.states import TERMINAL
 from jobwell.store import reads
 from jobwell.store.statements import run
 from jobwell.worker.worker import Worker
-from tests.waiting import PATIENCE, auntil, pause
+from tests.waiting import PATIENCE, apause, auntil, pause
 
 QUICK = Fixed("10ms", attempts=5, jitter=0)
 
@@ -48,6 +48,41 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "assertion": AssertionError,
     "base": lambda: BaseException("the root"),
 }
+
+
+async def wait(door: threading.Event) -> None:
+    """Until the door is open."""
+    while not door.is_set():
+        await apause(0.002)
+
+
+async def swallow(door: threading.Event) -> None:
+    """The same, deaf to every cancellation."""
+    while not door.is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await apause(0.002)
+
+
+async def swallow_once(door: threading.Event) -> None:
+    """Until it is cancelled, and go on as if nothing had happened."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await wait(door)
+
+
+async def break_down(door: threading.Event) -> None:
+    """Until it is cancelled, and break in cleaning up."""
+    try:
+        await wait(door)
+    except asyncio.CancelledError:
+        raise OSError("the clean-up broke") from None
+
+
+async def block(door: threading.Event) -> None:
+    """As bad code does: the whole loop stands."""
+    door.wait(PATIENCE)
+
+
+ON_LOOP = {"wait": wait, "swallow": swallow, "swallow once": swallow_once, "break down": break_down, "block": block}
 
 
 @dataclass
@@ -89,23 +124,8 @@ class Acts:
         @self.app.task(name="act", **options)
         async def act(ctx: Context, word: str, n: int = 0) -> Any:
             with self._begun(ctx, word, n):
-                if word == "wait":
-                    while not self.door(n).is_set():  # noqa: ASYNC110  opened from any thread
-                        await asyncio.sleep(0.002)
-                elif word == "swallow":
-                    while not self.door(n).is_set():
-                        with contextlib.suppress(asyncio.CancelledError):
-                            await asyncio.sleep(0.002)
-                elif word == "swallow once":
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await asyncio.Event().wait()
-                elif word == "block":
-                    self.door(n).wait(PATIENCE)
-                elif word == "clean up":
-                    try:
-                        await asyncio.Event().wait()
-                    finally:
-                        raise OSError("the clean-up broke")
+                if word in ON_LOOP:
+                    await ON_LOOP[word](self.door(n))
                 return self._do(ctx, word, n)
 
         @self.app.task(name="act_plain", **options)

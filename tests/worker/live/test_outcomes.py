@@ -45,7 +45,7 @@ async def test_attempts_are_used_up_as_the_error_deserves(
 
     def body() -> None:
         runs.append(1)
-        raise error
+        raise type(error)(*error.args)
 
     job = await declare(app, kind, body, retry=SOON).aenqueue()
     await start()

@@ -30,6 +30,7 @@ declare
   picked_bytes bigint;
   lane_count integer;
   got integer;
+  entries_read bigint;
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
 begin
   loop
@@ -106,6 +107,7 @@ begin
            where k.lock_key = '' or k.of_key = 1 and not exists (
              select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = k.lock_key));
       end if;
+      entries_read := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
       return query
       update jobwell.jobs j
          set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now())
@@ -113,7 +115,7 @@ begin
       returning j.id, j.task, j.queue, j.tenant, j.gate, j.rank, j.attempt, j.failures, j.postponements, j.bytes,
                 extract(epoch from j.deadline - j.started_at)::float8, j.args::text, j.meta::text,
                 (extract(epoch from j.ready_at) * 1000000)::bigint, case when j.id = picked[cardinality(picked)] then lane_count else 0 end,
-                pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
+                entries_read;
       get diagnostics got = row_count;
       left_over := left_over - got;
       left_bytes := left_bytes - coalesce(picked_bytes, 0);

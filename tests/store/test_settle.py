@@ -229,7 +229,7 @@ async def test_of_two_claims_in_one_batch_the_live_ones_end_counts(store: Store,
 
 
 async def test_texts_of_every_alphabet_come_through(store: Store, hand: Hand) -> None:
-    words = "‘día’ \"\\ \t\n 🛠️ \U0010ffff қазақ $1 %s {} \x7f"
+    words = '‘día’ "\\ \t\n 🛠️ \U0010ffff қазақ $1 %s {} \x7f'
     job, claim = await claimed(store, hand)
     await hand.end(Failed(Reason.EXHAUSTED, Failure(words, words, words, "place", "unknown"), words), (job, claim))
     assert store.one("select code, error_type, message, traceback from quarantine") == (words,) * 4

@@ -134,7 +134,7 @@ class Acts:
                 if word == "wait":
                     assert self.door(n).wait(PATIENCE)
                 elif word == "obey":
-                    while not ctx.cancelled:
+                    while not ctx.cancelled and not self.door(n).is_set():
                         pause(0.002)
                 return self._do(ctx, word, n)
 

@@ -1,7 +1,6 @@
 """Whatever a job raises, returns or says (cases H1 and H2): its end is stored, and the worker lives on."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -36,18 +35,6 @@ async def alive(acts: Acts, desk: Desk) -> None:
 
 
 # --- what is raised ------------------------------------------------------------------------------------------------------
-
-
-@both
-@pytest.mark.parametrize("word", ODD)
-async def test_no_error_ends_the_worker(app: App, acts_with: Callable[..., Acts], desk: Desk, kind: str, word: str) -> None:
-    acts = acts_with(retry=Fixed("5ms", attempts=2))
-    handle = getattr(acts, kind).enqueue(word)
-    async with working(app):
-        job = await desk.end(handle)
-        await alive(acts, desk)
-    assert (job["state"], job["reason"], job["failures"], len(acts.of(handle.id))) == ("failed", "exhausted", 2, 2)
-    assert job["error_type"]
 
 
 @both
@@ -135,23 +122,6 @@ async def test_a_malformed_error_is_an_error_and_counts(app: App, acts_with: Cal
 
 
 @nasty
-@both
-async def test_error_texts(app: App, acts_with: Callable[..., Acts], desk: Desk, kind: str, text: str) -> None:
-    acts = acts_with(retry=Fixed("5ms", attempts=2))
-    acts.words["say"] = raising(lambda: ValueError(text))
-    handle = getattr(acts, kind).enqueue("say")
-    async with working(app):
-        job = await desk.end(handle)
-    assert (job["state"], job["reason"], job["failures"]) == ("failed", "exhausted", 2)
-    for row in (job, *job["attempts"]):
-        assert len(row["message"]) <= 4000
-        assert len(row["traceback"]) <= 16000
-        assert not set(row["message"]) & set("\x00\x1b\x07\x9b")
-    if text == "🛠️🧑‍🔧":
-        assert job["message"] == text
-
-
-@nasty
 async def test_types_locals_and_files_of_errors(app: App, acts_with: Callable[..., Acts], desk: Desk, text: str) -> None:
     acts = acts_with(retry=Fixed("5ms", attempts=1))
     kind = type("Odd", (Exception,), {"__module__": text})
@@ -165,34 +135,6 @@ async def test_types_locals_and_files_of_errors(app: App, acts_with: Callable[..
         job = await desk.end(handle)
     assert (job["state"], job["reason"]) == ("failed", "exhausted")
     assert len(job["error_type"]) <= 200
-
-
-@nasty
-@both
-async def test_codes_and_messages_of_orders(app: App, acts: Acts, desk: Desk, kind: str, text: str) -> None:
-    acts.words |= {
-        "say reject": raising(lambda: Reject(text, text)), "say retry": raising(lambda: Retry(text)), "say snooze": raising(lambda: Snooze(60, text)),
-    }  # fmt: skip
-    task = getattr(acts, kind)
-    rejected, retried, snoozed = (task.enqueue(word) for word in acts.words)
-    async with working(app):
-        job = await desk.end(rejected)
-        await auntil(lambda: desk.state(snoozed) == "scheduled")
-        await auntil(lambda: "retrying" in desk.outcomes(retried))
-    assert (job["reason"], len(job["code"]) <= 200) == ("rejected", True)
-    assert desk.outcomes(snoozed) == ["snoozed"]
-
-
-@nasty
-@both
-async def test_results(app: App, acts: Acts, desk: Desk, kind: str, text: str) -> None:
-    acts.words |= {"text": lambda ctx, n: text, "key": lambda ctx, n: {text: 1}, "deep": lambda ctx, n: [{"a": (text, {text})}]}
-    async with working(app):
-        jobs = [await desk.end(getattr(acts, kind).enqueue(word)) for word in ("text", "key", "deep")]
-    for job in jobs:
-        assert job["state"] == "succeeded"
-        assert job["result"] is not None or job["note"]
-    assert len(acts.ran) == 3
 
 
 def endless() -> Any:
@@ -229,7 +171,7 @@ async def test_odd_results_are_stored_or_noted(app: App, acts: Acts, desk: Desk,
 @pytest.mark.parametrize("error", [ZeroDivisionError, OSError, RecursionError, AssertionError, type("Own", (Exception,), {})])
 async def test_arguments_whose_reading_raises_are_invalid(app: App, desk: Desk, error: type[Exception]) -> None:
     """A class of the user may raise anything when it is made from stored arguments."""
-    from dataclasses import dataclass  # noqa: PLC0415
+    from dataclasses import dataclass
 
     broken = False
 
@@ -250,14 +192,6 @@ async def test_arguments_whose_reading_raises_are_invalid(app: App, desk: Desk, 
     async with working(app):
         job = await desk.end(handle)
     assert (job["state"], job["reason"], job["failures"]) == ("failed", "invalid", 0)
-
-
-async def test_stdout_and_a_changed_recursion_limit_are_nobodys_business(app: App, acts: Acts, desk: Desk) -> None:
-    limit = sys.getrecursionlimit()
-    acts.words["loud"] = lambda ctx, n: (print("\ud800".encode("utf-8", "replace")), ctx.logger.info("\ud800 \x00 %s", "x"))[0]
-    async with working(app):
-        assert (await desk.end(acts.act.enqueue("loud")))["state"] == "succeeded"
-    assert sys.getrecursionlimit() == limit
 
 
 # --- what the store refuses ----------------------------------------------------------------------------------------------

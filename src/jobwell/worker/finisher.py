@@ -74,8 +74,11 @@ class Finisher:
 
     async def _write(self, batch: list[Ended]) -> None:
         try:
-            async with self._link.use() as conn:
-                lost = await self._settle(conn, batch)
+            try:
+                lost = await self._store(batch)
+            except psycopg.errors.CheckViolation:  # meant for the default partition, while that of the day was attached
+                self._again = True
+                lost = await self._store(batch)
         except (psycopg.errors.DataError, ValueError, TypeError) as error:  # refused by the server, or not even encoded
             if len(batch) == 1:
                 await self._write_bare(batch[0], error)
@@ -104,8 +107,11 @@ class Finisher:
                 bare = Snoozed(outcome.delay)
             case Released():
                 bare = Released("handed back", outcome.delay)
+        await self._store([(attempt, bare)])
+
+    async def _store(self, batch: list[Ended]) -> set[UUID]:
         async with self._link.use() as conn:
-            await self._settle(conn, [(attempt, bare)])
+            return await self._settle(conn, batch)
 
     async def _settle(self, conn: "psycopg.AsyncConnection[Any]", batch: list[Ended]) -> set[UUID]:
         done = [(a, o) for a, o in batch if type(o) is Succeeded]

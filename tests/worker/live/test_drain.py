@@ -50,8 +50,8 @@ async def test_a_short_job_ends_and_a_long_one_is_handed_back_uncounted(
     short, long = await gates.task.aenqueue("short"), await gates.task.aenqueue("long")
     await auntil(lambda: len(gates.begun) == 2)
     working.worker.stop()
-    late = await gates.task.aenqueue("short")
     await auntil(lambda: books.count("workers", "state = 'draining'") == 1)
+    late = await gates.task.aenqueue("short")
     gates.gates["short"].set()
     assert await working.over() == 0
     gates.open()

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from jobwell import App, Fixed, Reject
+from jobwell.core.ids import new_id
 from jobwell.store.jobs import JobVerbs
 from tests.waiting import auntil
 from tests.worker.live.helpers import Books, Start
@@ -142,14 +143,15 @@ async def test_a_job_that_was_taken_away_is_left_to_its_new_owner(
     job = await wait.aenqueue()
     working = await start()
     await books.in_state(job, "running")
-    books.conn.execute("update jobs set claim_id = gen_random_uuid(), worker = gen_random_uuid(), attempt = 2")
+    other = new_id()  # lives before it owns anything, so that nobody rescues the job from it
     books.conn.execute(
-        "insert into workers select j.worker, now() + interval '1 hour', now(), 'live', false, 0, now(), 1, 'h', 'n', '0', 1, '{}' from jobs j"
+        "insert into workers (id, lease_until, pid, host, name, version, slots, queues) values (%s, now() + interval '1 h', 1, 'h', 'n', '0', 1, '{}')",
+        [other],
     )
+    books.conn.execute("update jobs set claim_id = gen_random_uuid(), worker = %s, attempt = 2", [other])
     gate.set()
     await auntil(lambda: working.worker.busy == 0)
     assert "ownership lost" in caplog.text
     row = books.live(job)
     assert row is not None
     assert (row["state"], row["attempt"], books.end(job)) == ("running", 2, None)
-    books.conn.execute("delete from workers where name = 'n'")

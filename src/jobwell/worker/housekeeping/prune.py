@@ -16,6 +16,10 @@ log = logging.getLogger("jobwell.worker")
 EVERY = 600.0
 DEAD_WORKERS_KEPT = 86400.0
 FIRST = uuid.UUID(int=0)
+# Somebody reads or writes there, another worker does the same, or a row came into the default partition meanwhile.
+PUT_OFF = (
+    psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable, psycopg.errors.CheckViolation,
+)  # fmt: skip
 
 
 class Prune:
@@ -51,7 +55,7 @@ class Prune:
         try:
             async with self._link.use() as conn:
                 await arun(conn, program)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable) as error:
+        except PUT_OFF as error:
             log.debug("upkeep of a table was put off: %s", error)
         finally:
             program.close()

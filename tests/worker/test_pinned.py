@@ -1,0 +1,89 @@
+"""Case D6: a transaction elsewhere holds its snapshot, so that nothing which was claimed since can be cleaned away."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+
+from jobwell import App
+from jobwell.store.jobs import JobVerbs
+from tests.worker.helpers import Desk, working
+
+
+@dataclass
+class Meter:
+    """What the claims of a measured flood cost."""
+
+    reads: int = 0
+    jobs: int = 0
+    times: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def reads_per_job(self) -> float:
+        return self.reads / max(1, self.jobs)
+
+    @property
+    def seconds_in_claims(self) -> float:
+        return sum(self.times)
+
+    def __str__(self) -> str:
+        times = sorted(self.times)
+        return (
+            f"{self.jobs} jobs in {self.seconds:.2f} s, {len(times)} claims in {self.seconds_in_claims:.2f} s, {self.reads_per_job:.1f} index entries"
+            f" read for a job, claims p50 {1000 * times[len(times) // 2]:.1f} ms, p99 {1000 * times[len(times) * 99 // 100]:.1f} ms"
+        )
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Meter]]:
+    """The last one of the list counts."""
+    meters = [Meter()]
+    true = JobVerbs.claim
+
+    async def claim(self: Any, conn: Any, request: Any) -> Any:
+        began = time.perf_counter()
+        rows = await true(self, conn, request)
+        meters[-1].times.append(time.perf_counter() - began)
+        meters[-1].jobs += len(rows)
+        meters[-1].reads += rows[-1].reads if rows else 0
+        return rows
+
+    monkeypatch.setattr(JobVerbs, "claim", claim)
+    return meters
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("tenants", [1, 10])
+async def test_a_held_snapshot_does_not_slow_the_claims_down(
+    app: App, desk: Desk, meter: list[Meter], database_url: str, tenants: int
+) -> None:
+    """20,000 jobs go through and leave their dead entries at the head of each lane; the next ones cost about as before."""
+
+    @app.task(name="nothing", tenant="n")
+    async def nothing(n: int) -> None: ...
+
+    async def flood(amount: int) -> Meter:
+        meter.append(Meter())
+        app.enqueue_many(nothing.job(n % tenants) for n in range(amount))
+        began = time.perf_counter()
+        async with working(app, slots=100):
+            await desk.settled(timeout=120)
+        meter[-1].seconds = time.perf_counter() - began
+        return meter[-1]
+
+    desk.conn.execute("vacuum (analyze) jobs")
+    await flood(2000)
+    desk.conn.execute("vacuum jobs")
+    clean = await flood(5000)
+    with psycopg.connect(database_url) as pin:
+        pin.execute("set transaction isolation level repeatable read")
+        pin.execute("select 1")
+        filling = await flood(20_000)
+        pinned = await flood(5000)
+    said = f"\nclean:   {clean}\nfilling: {filling}\npinned:  {pinned}"
+    assert pinned.reads_per_job < 3 * clean.reads_per_job + 50, said
+    assert pinned.seconds_in_claims < 3 * clean.seconds_in_claims, said

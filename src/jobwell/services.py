@@ -86,7 +86,13 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
         if os.environ.get("JOBWELL_CHILD"):
             signals.on_end_of(sys.stdin.fileno(), loop, made.stop)
         log.info("worker %s serves %s with %d slots", made.id, ", ".join(made.queues), made.slots)
-        return await made.run()
+        code = await made.run()
+        if os.environ.get("JOBWELL_CHILD"):
+            # Everything is handed back. A job that swallows its cancellation, or a thread that is stuck, must not keep the
+            # process: it would live on as a zombie in the place of its successor.
+            logging.shutdown()
+            os._exit(code)
+        return code
 
     if sys.platform == "win32":
         return asyncio.run(live())

@@ -18,6 +18,15 @@ NO_URL = (
     "no database is set: give JOBWELL_DATABASE_URL=postgresql://user@host/database (any PostgreSQL 15 or newer),"
     " or JOBWELL_DATABASE_URL=embedded to try things out with a server of your own in .jobwell/"
 )
+RESERVED = frozenset((
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
+    "collate", "column", "constraint", "create", "current_catalog", "current_date", "current_role", "current_time",
+    "current_timestamp", "current_user", "default", "deferrable", "desc", "distinct", "do", "else", "end", "except",
+    "false", "fetch", "for", "foreign", "from", "grant", "group", "having", "in", "initially", "intersect", "into",
+    "lateral", "leading", "limit", "localtime", "localtimestamp", "not", "null", "offset", "on", "only", "or", "order",
+    "placing", "primary", "references", "returning", "select", "session_user", "some", "symmetric", "system_user", "table",
+    "then", "to", "trailing", "true", "union", "unique", "user", "using", "variadic", "when", "where", "window", "with",
+))  # fmt: skip
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
@@ -74,8 +83,9 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not _SCHEMA.fullmatch(self.schema):
-            raise SettingsError(f"schema={self.schema!r}: use lower-case letters, digits and '_', at most 40, no digit first")
+        if not _SCHEMA.fullmatch(self.schema) or self.schema in RESERVED or self.schema.startswith("pg_"):
+            rule = "use lower-case letters, digits and '_', at most 40, no digit first, no word of SQL"
+            raise SettingsError(f"schema={self.schema!r}: {rule}")
         for name, least, most in (
             ("processes", 1, 64), ("slots", 1, 10_000), ("lease", 2, 3600), ("grace", 0, 86400),
             ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),

@@ -3,12 +3,12 @@
 import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from jobwell.core.ids import new_id
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.migrations import migrate
 from jobwell.store.statements import within
@@ -17,8 +17,11 @@ from tests.store.helpers import GATE, Hand
 
 HOSTILE = ("enable_hashjoin", "enable_mergejoin", "enable_material", "enable_memoize", "enable_bitmapscan")
 JOBS = 10_000
+WORKER = UUID(int=1)
 FILL = f"""
 alter table jobwell.jobs set (autovacuum_enabled = false);
+insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues)
+values ('{WORKER}', now() + interval '1 day', 1, 'h', 'h', '0', 1, array['default']);
 insert into jobwell.jobs (id, gate, task, tenant, lock_key)
 select gen_random_uuid(), {GATE}, 'note', 't' || n %% 7, case when n %% 5 = 0 then 'k' || n else '' end from generate_series(1, {JOBS}) n
 """
@@ -53,7 +56,7 @@ async def test_ten_claimers_never_get_more_than_asked_for(schema_without_statist
         hands = []
         for _ in range(10):
             conn = await stack.enter_async_context(await AsyncConnection.connect(database.url, autocommit=True))
-            hands.append(Hand(conn, JobVerbs(database.statements)))
+            hands.append(Hand(conn, JobVerbs(database.statements), WORKER))
         await asyncio.gather(*map(work, hands))
         assert len(set(taken)) == len(taken)
         running = await (await hands[0].conn.execute(f"select count(*) from {database.settings.schema}.jobs where state = 'running'")).fetchone()  # type: ignore[call-overload]
@@ -66,7 +69,7 @@ async def test_nor_does_a_claim_lock_more_than_it_takes(schema_without_statistic
     async with await AsyncConnection.connect(database.url, autocommit=True) as conn, await AsyncConnection.connect(database.url) as other:
         for setting in HOSTILE:
             await conn.execute(f"set {setting} = off")  # type: ignore[call-overload]
-        hand = Hand(conn, JobVerbs(database.statements), new_id())
+        hand = Hand(conn, JobVerbs(database.statements), WORKER)
         async with conn.transaction():
             rows = await hand.claim(want)
             assert len(rows) == want

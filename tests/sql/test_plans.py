@@ -20,6 +20,7 @@ from jobwell.store.migrations import migrate
 from jobwell.store.statements import within
 
 QUEUES, TENANTS, RANKS, GATES = 200, 2000, 5, 4
+WORKER = uuid.UUID(int=1)
 ALL_QUEUES = [f"q{n}" for n in range(QUEUES)]
 ALL_GATES = list(range(1, GATES + 1))
 SMALL, MIDDLE, LARGE = 1_000, 100_000, 1_000_000
@@ -135,6 +136,7 @@ def make(database_url: str) -> Iterator[Callable[[int], Table]]:
             made[ready].conn.prepare_threshold = None
             made[ready].do("alter table jobwell.jobs set (autovacuum_enabled = false)")
             made[ready].do(fill(ready))
+            made[ready].do(f"insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues) values ('{WORKER}', now() + interval '1 day', 1, 'h', 'h', '0', 1, '{{}}')")
             made[ready].watch()
         return made[ready]
 
@@ -166,7 +168,6 @@ def table(request: pytest.FixtureRequest, large: Table) -> Table:
 
 
 CLAIM = "select id from jobwell.claim(%s, %s, %s, %s, %s, 0, %s, %s, 8388608)"
-WORKER = uuid.uuid4()
 
 
 def claim(table: Table, want: int = 100, queues: list[str] = ALL_QUEUES, gates: list[int] = ALL_GATES) -> tuple[list[uuid.UUID], uuid.UUID]:
@@ -244,10 +245,12 @@ def test_flip_due(table: Table) -> None:
 
 def test_rescue(table: Table) -> None:
     claim(table, 150)
+    table.do("update jobwell.workers set state = 'dead'")
     taken: list[Any] = []
     check(table, lambda: taken.extend(table.run("select jobwell.rescue(200, 10)")), bound=1000)
     assert taken[0][0] >= 150
     check(table, lambda: table.run("select jobwell.rescue(200, 10)"), bound=1000)
+    table.do("update jobwell.workers set state = 'live'")
 
 
 def test_insert_and_wake(table: Table) -> None:

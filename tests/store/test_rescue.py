@@ -112,6 +112,18 @@ def test_the_dead_are_forgotten_after_a_while_but_not_before_their_jobs_are_take
     assert (desk.state(old), desk.state(recent), desk.state(alive)) == (None, "dead", "live")
 
 
+async def test_who_was_declared_dead_claims_nothing(desk: Desk, store: Store, hand: Hand) -> None:
+    """It may not know it yet; what it took would be taken back at once, and run twice at the same time."""
+    store.put_new(3)
+    desk("drain", hand.worker)
+    assert len(await hand.claim(1)) == 1
+    desk("expire", hand.worker)
+    assert await hand.claim(1) == []
+    desk("leave", hand.worker)
+    assert await hand.claim(1) == []
+    assert store.states() == {"ready": 2, "running": 1}
+
+
 # --- rescue --------------------------------------------------------------------------------------------------------------
 
 

@@ -198,6 +198,13 @@ async def test_in_a_mixed_batch_the_good_ones_end_and_the_lost_are_told(store: S
     assert {row[0] for row in store.ask("select id from jobs where state = 'running'")} == set(stale)
 
 
+def taken_back(store: Store, workers: WorkerVerbs, hand: Hand) -> None:
+    """Its row was gone for a moment."""
+    run(store.conn, workers.leave(hand.worker))
+    assert run(store.conn, workers.rescue(limit=10, bound=10)) == 1
+    run(store.conn, workers.register(hand.worker, lease=60.0, pid=1, host="h", name="h", version="0", slots=9, queues=["default"]))
+
+
 @each_end
 @pytest.mark.parametrize("live_first", [True, False])
 async def test_one_worker_with_two_claims_of_a_job_in_one_batch(
@@ -205,8 +212,7 @@ async def test_one_worker_with_two_claims_of_a_job_in_one_batch(
 ) -> None:
     """Its first claim was taken back behind its back and it claimed again: one counts, and the other is told as lost."""
     job, stale = await claimed(store, hand)
-    run(store.conn, workers.leave(hand.worker))
-    assert run(store.conn, workers.rescue(limit=10, bound=10)) == 1
+    taken_back(store, workers, hand)
     await hand.claim_one()
     pairs = [(job, hand.claim_id), (job, stale)]
     assert await hand.end(end, *(pairs if live_first else pairs[::-1])) == {job}
@@ -217,8 +223,7 @@ async def test_one_worker_with_two_claims_of_a_job_in_one_batch(
 
 async def test_of_two_claims_in_one_batch_the_live_ones_end_counts(store: Store, hand: Hand, workers: WorkerVerbs) -> None:
     job, stale = await claimed(store, hand)
-    run(store.conn, workers.leave(hand.worker))
-    run(store.conn, workers.rescue(limit=10, bound=10))
+    taken_back(store, workers, hand)
     await hand.claim_one()
     await hand.verbs.postpone(hand.conn, [(job, stale, Snoozed(1000.0, "stale")), (job, hand.claim_id, Snoozed(10.0, "live"))])
     assert store.one("select extract(epoch from run_at - clock_timestamp())::float from jobs") == pytest.approx(10, abs=5)

@@ -45,11 +45,14 @@ def retry(database: Database, chosen: Selection, *, by: str, moved: Callable[[in
     """
     statements, total = database.statements, 0
     with database.connect("actions") as conn, database.telling():
+        if chosen.until is None:
+            chosen = replace(chosen, until=run(conn, store.now(statements)))
         while True:
             with conn.transaction():
                 ids = run(conn, store.retry(statements, chosen))
                 if ids:
-                    shown = {name: value for name, value in chosen.parameters().items() if value is not None and name != "ids"}
+                    given = chosen.parameters().items()
+                    shown = {name: value for name, value in given if value is not None and name not in ("ids", "until")}
                     target = str(ids[0]) if len(ids) == 1 else f"{len(ids)} jobs"
                     detail = {"filter": shown, "ids": [str(job) for job in ids]}
                     run(conn, audit.record(statements, actor=by, action="quarantine.retry", target=target, detail=detail))

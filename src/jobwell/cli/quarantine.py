@@ -81,6 +81,7 @@ def retry(
     """
     from jobwell.actions import quarantine as actions
     from jobwell.cli.jobs import _id
+    from jobwell.store import quarantine as store
     from jobwell.store.database import Database
     from jobwell.store.quarantine import Selection
 
@@ -92,7 +93,7 @@ def retry(
     if jobs:
         with database.connect("quarantine") as conn, database.telling():
             ids = [_id(conn, database, job) for job in jobs]
-    chosen = Selection(ids=ids, **common)
+    chosen = Selection(ids=ids, until=database.run(store.now(database.statements)), **common)
     count = actions.count(database, chosen)
     if count and not jobs and not yes:
         if not sys.stdin.isatty():

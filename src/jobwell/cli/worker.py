@@ -81,7 +81,7 @@ def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> in
         app = services.load_app(_target(settings))
         # What the command line says goes before what the module says.
         app.override({name: given[name] for name in ("database_url", "schema", "slots", "queues") if given[name] is not None})
-        return services.run_worker(app, queues=settings.queues, slots=settings.slots, worker=child)
+        return services.run_worker(app, worker=child)
     except (SettingsError, DeclarationError, SchemaMismatch, StoreRefused) as error:
         click.echo(f"jobwell: {error.message}", err=True)
         return 78

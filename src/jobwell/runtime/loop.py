@@ -4,12 +4,12 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 log = logging.getLogger("jobwell.loop")
 
-FATAL_FAILURES = 20  # unexpected errors within a minute: the loop is no use, and its process must say so
+FATAL_FAILURES = 10  # unexpected errors in a row, and no good round for a minute: the loop is no use, and must say so
+FATAL_SILENCE = 60.0
 LONGEST_BACKOFF = 5.0
 
 
@@ -36,7 +36,7 @@ class Loop:
         self._on_error = on_error
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._unexpected: deque[float] = deque(maxlen=FATAL_FAILURES)
+        self._unexpected = 0
         self._failing = 0
         self._ending = False
 
@@ -74,7 +74,7 @@ class Loop:
             else:
                 if self._failing:
                     log.info("%s works again after %d failed rounds", self.name, self._failing)
-                    self._failing = 0
+                    self._failing = self._unexpected = 0
                 self.last_good = time.monotonic()
             if not self._ending:
                 await self._rest(pause)
@@ -98,8 +98,8 @@ class Loop:
                 log.warning("%s waits: %s", self.name, error)
         else:
             log.error("%s failed: %s", self.name, error, exc_info=error)
-            self._unexpected.append(time.monotonic())
-            if len(self._unexpected) == FATAL_FAILURES and self._unexpected[-1] - self._unexpected[0] < 60:
+            self._unexpected += 1
+            if self._unexpected >= FATAL_FAILURES and time.monotonic() - self.last_good > FATAL_SILENCE:
                 self._on_fatal(self.name, error)
         longest = min(LONGEST_BACKOFF, 0.05 * 2.0 ** min(self._failing, 10))
         return longest * random.uniform(0.5, 1.5)  # noqa: S311

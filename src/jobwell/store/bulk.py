@@ -72,7 +72,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             run(conn, insert(statements, feed.head, feed.meta))
         return
     with conn.transaction():
-        [(now,)] = conn.execute(statements["jobs.now"]).fetchall()
+        [(now,)] = conn.execute(statements["jobs.now"], binary=True).fetchall()
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
@@ -97,7 +97,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             await arun(conn, insert(statements, feed.head, feed.meta))
         return
     async with conn.transaction():
-        [(now,)] = await (await conn.execute(statements["jobs.now"])).fetchall()
+        [(now,)] = await (await conn.execute(statements["jobs.now"], binary=True)).fetchall()
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)

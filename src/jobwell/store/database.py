@@ -50,7 +50,7 @@ class Database:
         """The URL as it may be shown."""
         return "the embedded server" if self.settings.database_url == "embedded" else masked(self.settings.url)
 
-    def parameters(self, name: str, url: str = "") -> dict[str, Any]:
+    def parameters(self, name: str, url: str = "", patience: float = 0.0) -> dict[str, Any]:
         """Keyword arguments for a connection: keep-alives and a deadline for everything that can hang."""
         settings = self.settings
         try:
@@ -59,27 +59,28 @@ class Database:
             raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {str(error).strip()}") from None
         chosen = {
             "application_name": f"jobwell {name}",
-            "connect_timeout": max(2, round(settings.connect_timeout)),
+            "connect_timeout": max(2, round(min(settings.connect_timeout, patience or settings.connect_timeout))),
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
-            "tcp_user_timeout": round(settings.statement_timeout * 1000),
+            "tcp_user_timeout": round((patience or settings.statement_timeout) * 1000),
         }
         return {**chosen, **given}
 
-    def connect(self, name: str = "tool", *, direct: bool = False) -> "Connection[Any]":
+    def connect(self, name: str = "tool", *, direct: bool = False, patience: float = 0.0) -> "Connection[Any]":
         """A plain autocommit connection of one's own.
 
         Args:
             name: shown in pg_stat_activity.
             direct: past a pooler, where a direct URL is set.
+            patience: seconds after which a silent network is given up (default: the settings' timeouts).
 
         Raises:
             StoreUnavailable: the server cannot be reached, or refuses.
         """
         url = self.settings.direct_url if direct else ""
         with self.telling():
-            return psycopg.connect(**self.parameters(name, url), autocommit=True)
+            return psycopg.connect(**self.parameters(name, url, patience), autocommit=True)
 
     async def aconnect(self, name: str = "tool") -> "AsyncConnection[Any]":
         """An async autocommit connection of one's own. Raises as `connect`."""
@@ -141,7 +142,9 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
         StoreRefused: its transactions are stricter than claims and the fence are made for.
     """
     row = conn.execute(statements["server.fitness"]).fetchone()
-    isolation, read_only = row if row is not None else ("", False)
+    isolation, read_only, encoding = row if row is not None else ("", False, "")
+    if encoding != "UTF8":
+        raise StoreRefused(f"the database's encoding is {encoding}; Jobwell needs UTF8 to store any text")
     if read_only:
         raise StoreError("this server cannot be written (a replica, or default_transaction_read_only); give the primary's URL")
     if isolation != "read committed":
@@ -167,4 +170,5 @@ async def _acheck(conn: "AsyncConnection[Any]") -> None:
 
 def is_lost(error: BaseException) -> bool:
     """Whether an error says that the connection or the server is gone, so that the answer to a statement is not known."""
-    return isinstance(error, psycopg.OperationalError | PoolTimeout | OSError)
+    # A server that turned read-only is one to leave: behind its name there is another primary now, or soon.
+    return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction | PoolTimeout | OSError)

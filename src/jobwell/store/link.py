@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from jobwell.core.errors import StoreUnavailable
 from jobwell.store.arrays import teach
-from jobwell.store.database import Database
+from jobwell.store.database import Database, is_lost
 
 
 class Link:
@@ -47,8 +47,8 @@ class Link:
                 good = True
             except TimeoutError as error:
                 raise StoreUnavailable(f"{self._database.place} did not answer in time") from error
-            except psycopg.Error:
-                good = not conn.broken
+            except psycopg.Error as error:
+                good = not conn.broken and not is_lost(error)
                 raise
             finally:
                 if not good:

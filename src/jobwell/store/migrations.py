@@ -6,6 +6,7 @@ record, so an interrupted migration leaves nothing half-done and is simply run a
 """
 
 import hashlib
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from psycopg import Connection, sql
 
 from jobwell.core.errors import SchemaMismatch, StoreError
 from jobwell.store.database import OLDEST_SERVER, Database
-from jobwell.store.statements import within
+from jobwell.store.statements import run, within
+from jobwell.store.upkeep import UpkeepVerbs
 
+_VERSION = re.compile(r"-- version: (\d+)\n")
 LOCK_WAIT = 120.0
 LOCK_TIMEOUT = "3s"  # an ALTER that waits for a lock makes everyone behind it wait
 
@@ -38,8 +41,16 @@ class Step:
 
     @property
     def version(self) -> int:
-        """The number in the file's name; 0 for functions."""
-        return int(self.name.split("_", 1)[0]) if self.kind == "migration" else 0
+        """The number in the file's name; of functions the one in the first line, raised with each change that is released."""
+        if self.kind == "migration":
+            return int(self.name.split("_", 1)[0])
+        found = _VERSION.match(self.text)
+        return int(found[1]) if found else 0
+
+    @property
+    def record(self) -> str:
+        """What the ledger keeps."""
+        return self.checksum if self.kind == "migration" else f"{self.version}:{self.checksum}"
 
 
 def steps() -> list[Step]:
@@ -74,9 +85,14 @@ def plan(conn: "Connection[Any]", schema: str) -> list[Step]:
     wanted = []
     for step in steps():
         there = done.get((step.kind, step.name))
-        if there is None or (step.kind == "functions" and there != step.checksum):
+        if there is None:
             wanted.append(step)
-        elif there != step.checksum:
+        elif step.kind == "functions":
+            # Newer ones serve this release too, and are never put back: old and new workers run side by side in a deploy.
+            stored = there.partition(":")[0]
+            if there != step.record and (not stored.isdigit() or int(stored) <= step.version):
+                wanted.append(step)
+        elif there != step.record:
             raise SchemaMismatch(f"migration {step.name} has run with another content than this release has; nothing was changed")
     return wanted
 
@@ -106,6 +122,7 @@ def migrate(database: Database, *, say: Callable[[str], None] = lambda _: None) 
             for step in wanted:
                 say(f"{step.kind} {step.name}")
                 _apply(conn, schema, step)
+            run(conn, UpkeepVerbs(database.statements).make_partitions())  # so that no row ever needs the default one
             return wanted
         finally:
             if not conn.closed:
@@ -137,7 +154,7 @@ def script(schema: str, wanted: list[Step]) -> str:
     parts = [f"create schema if not exists {schema};", within(_LEDGER, schema) + ";"]
     for step in wanted:
         record = (  # for a file that a person runs; kind, name and checksum are our own
-            f"insert into {schema}.migrations (kind, name, checksum) values ('{step.kind}', '{step.name}', '{step.checksum}')\n"  # noqa: S608
+            f"insert into {schema}.migrations (kind, name, checksum) values ('{step.kind}', '{step.name}', '{step.record}')\n"  # noqa: S608
             "on conflict (kind, name) do update set checksum = excluded.checksum, applied_at = clock_timestamp();"
         )
         parts.append(f"\n-- {step.kind} {step.name}\nbegin;\n{within(step.text, schema)}\n{record}\ncommit;")
@@ -182,5 +199,5 @@ def _apply(conn: "Connection[Any]", schema: str, step: Step) -> None:
                 "insert into {}.migrations (kind, name, checksum) values (%s, %s, %s)"
                 " on conflict (kind, name) do update set checksum = excluded.checksum, applied_at = clock_timestamp()"
             ).format(name),
-            [step.kind, step.name, step.checksum],
+            [step.kind, step.name, step.record],
         )

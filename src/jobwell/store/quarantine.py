@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +20,13 @@ class Selection:
     queue: str | None = None
     task: str | None = None
     tenant: str | None = None
+    until: datetime | None = None  # failed no later than this: what fails again meanwhile is not taken again
 
     def parameters(self) -> dict[str, Any]:
         """As the statements take it."""
         return {
             "ids": list(self.ids) if self.ids is not None else None, "reason": self.reason, "queue": self.queue,
-            "task": self.task, "tenant": self.tenant,
+            "task": self.task, "tenant": self.tenant, "until": self.until,
         }  # fmt: skip
 
 
@@ -32,6 +34,13 @@ def count(statements: Statements, chosen: Selection) -> Program[int]:
     """How many there are."""
     rows = yield statements("quarantine.count", **chosen.parameters())
     return int(rows[0][0])
+
+
+def now(statements: Statements) -> Program[datetime]:
+    """The database's time: the bound of what is counted and retried."""
+    rows = yield statements("jobs.now")
+    found: datetime = rows[0][0]
+    return found
 
 
 def retry(statements: Statements, chosen: Selection) -> Program[list[UUID]]:

@@ -79,11 +79,14 @@ def _read() -> dict[str, str]:
 
 
 def run(conn: "Connection[Any]", program: Program[T]) -> T:
-    """Drive a program on a plain connection."""
+    """Drive a program on a plain connection.
+
+    Answers come in binary: as text, times would depend on the session's DateStyle.
+    """
     try:
         query = next(program)
         while True:
-            cursor = conn.execute(query.sql, query.parameters)
+            cursor = conn.execute(query.sql, query.parameters, binary=True)
             query = program.send(cursor.fetchall() if cursor.description else [])
     except StopIteration as stop:
         value: T = stop.value
@@ -95,7 +98,7 @@ async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
     try:
         query = next(program)
         while True:
-            cursor = await conn.execute(query.sql, query.parameters)
+            cursor = await conn.execute(query.sql, query.parameters, binary=True)
             query = program.send(await cursor.fetchall() if cursor.description else [])
     except StopIteration as stop:
         value: T = stop.value

@@ -27,10 +27,11 @@ class UpkeepVerbs:
         rows = yield self._statements("upkeep.drop_old", table=table, seconds=seconds)
         return int(rows[0][0])
 
-    def delete_old(self, *, seconds: float) -> Program[None]:
-        """A piece of what fell into the default partitions."""
-        yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
-        yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
+    def delete_old(self, *, seconds: float) -> Program[bool]:
+        """A piece of what fell into the default partitions. True: there may be more."""
+        finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
+        attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
+        return PIECE in (finished[0][0], attempts[0][0])
 
     def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, uuid.UUID | None]]:
         """A piece of the payloads whose jobs are gone. Returns how many were looked at, and where the walk goes on."""

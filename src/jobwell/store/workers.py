@@ -44,9 +44,9 @@ class WorkerVerbs:
         """Its process was seen to die."""
         yield self._statements("workers.expire", id=worker)
 
-    def bury(self) -> Program[list[UUID]]:
-        """Declare dead whose lease has ended."""
-        rows = yield self._statements("workers.bury")
+    def bury(self, by: UUID | None = None) -> Program[list[UUID]]:
+        """Declare dead whose lease has ended; done by a worker only while its own renewal is young."""
+        rows = yield self._statements("workers.bury", worker=by)
         return [row[0] for row in rows]
 
     def rescue(self, *, limit: int, bound: int) -> Program[int]:

@@ -25,6 +25,7 @@ log = logging.getLogger("jobwell.worker")
 
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
+LARGEST_CLAIM = 1000
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
 
 
@@ -69,12 +70,14 @@ class Fetcher:
         free: tells the free slots.
         begin: starts the attempts of what was claimed.
         held: what the worker's memory holds, for reconciliation: (id, claim id).
+        reconcile_every: seconds between two comparisons of that with the store.
     """
 
     def __init__(
         self, *, worker: UUID, queues: Sequence[str], catalog: Catalog, jobs: JobVerbs, workers: WorkerVerbs, link: Link,
         longest_rest: float, free: Callable[[], int], begin: Callable[[Sequence[Claimed], UUID], None],
         held: Callable[[], set[tuple[UUID, UUID]]], clock: Callable[[], float],
+        reconcile_every: float,
     ) -> None:
         self._worker = worker
         self._queues = list(queues)
@@ -94,6 +97,8 @@ class Fetcher:
         self._idle = False
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
         self._discover_at = 0.0
+        self._reconcile_every = reconcile_every
+        self._reconcile_at = clock() + reconcile_every
         self.paused = False
 
     async def tick(self) -> float:
@@ -101,8 +106,10 @@ class Fetcher:
         free = self._free()
         if self.paused or free <= 0:
             return 3600.0  # woken when a slot is free
+        free = min(free, LARGEST_CLAIM)
         async with self._link.use() as conn:
-            if self._doubtful:
+            # Also now and then: a claim that we gave up may be carried out by the server later.
+            if self._doubtful or self._clock() >= self._reconcile_at:
                 await self._reconcile(conn)
             rows = await self._claim(conn, free)
             if len(rows) >= free:
@@ -143,11 +150,13 @@ class Fetcher:
         request = ClaimRequest(
             self._worker, claim_id, self._queues, self._gates, want, from_rank, self._rotation.gate, self._rotation.tenant, lanes
         )
+        self._doubtful = True  # until the answer is here and in the worker's memory
         rows = await self._jobs.claim(conn, request)
         now = self._clock()
         self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
         if rows:
             self._begin(await self._with_payloads(conn, rows), claim_id)
+        self._doubtful = False
         return rows
 
     async def _with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:
@@ -174,6 +183,7 @@ class Fetcher:
             log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
             await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
         self._doubtful = False
+        self._reconcile_at = self._clock() + self._reconcile_every
 
     async def _discover(self, conn: "AsyncConnection[Any]") -> None:
         """Learn gates of known tasks that another release declared with other resources."""

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import psycopg
 
-from jobwell.core.errors import JobwellError
 from jobwell.store.database import Database
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
@@ -71,12 +70,12 @@ class Heartbeat:
         settings, told = self._database.settings, False
         while not self._stopping.is_set():
             try:
-                with self._database.connect("heartbeat", direct=True) as conn:
+                with self._database.connect("heartbeat", direct=True, patience=settings.lease / 2) as conn:
                     if told:
                         log.info("heartbeat works again")
                         told = False
                     self._serve(conn)
-            except (JobwellError, psycopg.Error, OSError) as error:
+            except Exception as error:  # noqa: BLE001  whatever it is: a heartbeat that stops in silence loses every job
                 if self._stopping.is_set():
                     return
                 if not told:

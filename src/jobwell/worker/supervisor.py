@@ -20,6 +20,7 @@ log = logging.getLogger("jobwell.supervisor")
 
 CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
+PROVEN = 5.0
 STEADY = 60.0  # seconds of life after which a death is not part of a series
 LONGEST_BACKOFF = 30.0
 KILL_AFTER = 5.0  # seconds beyond the grace
@@ -61,6 +62,7 @@ class Supervisor:
         self._signals = 0
         self._passed = 0
         self._code = 0
+        self._proven = False  # some child has lived: a wrong setting met later is not a reason to stop the others
 
     def signal(self, *_: object) -> None:
         """A stop signal arrived; the second one ends the grace."""
@@ -114,14 +116,16 @@ class Supervisor:
 
     def _ended(self, child: Child, code: int) -> None:
         worker, child.process = child.worker, None
+        self._proven = self._proven or time.monotonic() - child.started > PROVEN
         if self._signals:
             self._code = self._code or (0 if code in CLEAN else code)
-        if code == EXIT_CONFIG:
+        if code == EXIT_CONFIG and not self._proven:
             self._code = EXIT_CONFIG
             self.signal()
             return
         if code != 0 and worker is not None:
-            self._died(worker)
+            # In a thread: the store may not answer, and signals and the other children must not wait for it.
+            threading.Thread(target=self._died, args=(worker,), daemon=True).start()
         if self._signals:
             return
         steady = time.monotonic() - child.started > STEADY

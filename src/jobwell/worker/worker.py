@@ -16,9 +16,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import jobwell
@@ -47,7 +48,7 @@ log = logging.getLogger("jobwell.worker")
 
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
-CLAIM_PATIENCE = 5.0  # seconds for a claim under way when the worker stops
+CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
 class Worker:
@@ -132,17 +133,17 @@ class Worker:
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=self._begin, held=self._held,
-            clock=time.monotonic,
+            clock=time.monotonic, reconcile_every=settings.lease,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         self._finisher = Finisher(
             self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=self._wake_due
         )
         rescue = Rescue(
-            self._workers, self._claims, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
+            self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
         )  # fmt: skip
-        prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
+        prune = Prune(UpkeepVerbs(database.statements), self._workers, Link(database, "upkeep"), settings.retention)
         limits = Limits(lambda: list(self._running.values()), time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
@@ -151,7 +152,7 @@ class Worker:
         self._finisher.wake = self._finish_loop.wake
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
-            make("prune", prune.tick), make("limits", limits.tick),
+            make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
         ]  # fmt: skip
 
     def _loop(
@@ -175,6 +176,12 @@ class Worker:
             self._database, self._workers, self.id, busy=lambda: len(self._running),
             wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(partial(self._lease_lost, why)), watch=watch,
         )  # fmt: skip
+
+    async def _watch_lease(self) -> float:
+        """The heartbeat's thread may hang in a connection that nobody answers; then it is seen from here."""
+        if self._pulse.silent > self._settings.lease:
+            self._lease_lost(f"the lease could not be renewed for {self._pulse.silent:.0f} s")
+        return self._settings.lease / 10
 
     async def _register(self) -> None:
         host = socket.gethostname()
@@ -239,25 +246,19 @@ class Worker:
 
     async def _drain(self) -> None:
         """Wait the grace, then stop what is left, and see every outcome stored."""
+        until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
-        await self._fetch_loop.finish(CLAIM_PATIENCE)
+        await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
         if self._exit == EXIT_OK:
-            await self._handing_back()
+            await self._briefly(self._fetcher.reconcile())
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)
-            await self._until_empty(0.0 if self._at_once else self._settings.grace)
+            await self._until_empty(0.0 if self._at_once else until - time.monotonic())
         for attempt in list(self._running.values()):
             attempt.stop("shutdown")
         await self._until_empty(2.0, ignore_haste=True)
         if self._running:
             log.warning("%d job(s) did not end; they are taken back when the lease ends", len(self._running))
-
-    async def _handing_back(self) -> None:
-        """What a claim took without our getting to know goes back uncounted, before the row goes that it belongs to."""
-        try:
-            await self._fetcher.reconcile()
-        except Exception as error:  # noqa: BLE001  on the way out: rescue finds it
-            log.warning("claims could not be reconciled: %s", error)
 
     async def _until_empty(self, seconds: float, *, ignore_haste: bool = False) -> None:
         until = time.monotonic() + seconds
@@ -273,17 +274,26 @@ class Worker:
         await self._quietly(program)
 
     async def _quietly(self, program: Program[None]) -> None:
-        try:
+        async def tell() -> None:
             async with self._claims.use() as conn:
                 await arun(conn, program)
-        except Exception as error:  # noqa: BLE001  on the way out: the lease ends by itself
-            log.warning("the store could not be told: %s", error)
+
+        await self._briefly(tell())
+
+    async def _briefly(self, call: Coroutine[Any, Any, None]) -> None:
+        """On the way out a store that does not answer must not cost the jobs their grace; what is not told, the lease tells."""
+        try:
+            await asyncio.wait_for(call, CLAIM_PATIENCE)
+        except Exception as error:  # noqa: BLE001
+            log.warning("the store could not be told: %s", str(error) or type(error).__name__)
 
     def _blocked(self, seconds: float, stack: str) -> None:
         names = ", ".join(sorted({a.job.task for a in list(self._running.values()) if a.spec and a.spec.executor == "async"}))
         log.warning("the event loop has been blocked for %.1f s by one of: %s\n%s", seconds, names or "no job", stack)
 
     def _lease_lost(self, why: str) -> None:
+        if self._exit == EXIT_LOST:
+            return
         log.error("the lease is lost: %s", why)
         self._exit = EXIT_LOST
         for attempt in list(self._running.values()):

@@ -1,3 +1,4 @@
+-- version: 1
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -17,6 +18,7 @@ create or replace function jobwell.claim(
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set enable_sort = on set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
+set standard_conforming_strings = on
 as $$
 #variable_conflict use_column
 declare
@@ -33,6 +35,10 @@ declare
   entries_read bigint;
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
 begin
+  -- One that was declared dead and does not know it yet: others would take back at once what it takes, and run it beside it.
+  if not exists (select from jobwell.workers w where w.id = p_worker and w.state <> 'dead') then
+    return;
+  end if;
   loop
     if p_lanes is not null then
       select min(k.rank) into at_rank from json_to_recordset(p_lanes) k(rank smallint) where k.rank > at_rank;
@@ -83,7 +89,7 @@ begin
                     from (select j.lock_key from jobwell.jobs j
                            where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate
                              and j.tenant = l.tenant and j.lock_key > h.lock_key order by j.lock_key limit 1) n offset 0) f
-                 where h.number < left_over * 2)
+                 where h.number < least(left_over, 500))
               select lock_key from key_hop where free) k) key
           cross join lateral (
             select j.id, j.bytes from jobwell.jobs j

@@ -1,3 +1,4 @@
+-- version: 1
 -- Move succeeded jobs out of the live table. Each is fenced by (id, claim_id).
 -- Returns the ids that were no longer the caller's: ownership lost, nothing changed for them.
 --

@@ -1,3 +1,4 @@
+-- version: 1
 -- What any live worker does between jobs, in small commits, blind to task types.
 
 -- Flip due jobs to ready, oldest first. Returns how many, and the seconds until the next one is due (null: none waits).
@@ -16,12 +17,15 @@ begin
 end $$;
 
 -- Mark workers dead whose lease has ended. Judged and locked here, so a renewal either comes before or finds itself dead.
-create or replace function jobwell.bury() returns setof uuid
+-- Only by a worker whose own last renewal is young: after a freeze or a step of the clock all leases look old at once.
+create or replace function jobwell.bury(p_worker uuid default null) returns setof uuid
 language sql volatile as $$
   update jobwell.workers w set state = 'dead', idle = false
    where w.id = any (array(
      select d.id from jobwell.workers d where d.state <> 'dead' and d.lease_until < (select jobwell.now()) for update skip locked))
      and w.lease_until < (select jobwell.now())
+     and (p_worker is null or exists (
+       select from jobwell.workers me where me.id = p_worker and me.lease_until - (select jobwell.now()) > (me.lease_until - me.beat_at) / 2))
   returning w.id
 $$;
 
@@ -72,7 +76,8 @@ begin
   select g.id, g.enqueued_at, g.run_at, g.deadline, g.started_at, g.worker, g.gate, g.rank, g.attempt, g.failures, g.crashes,
     g.losses + 1, g.postponements, g.bytes, g.queue, g.task, g.tenant, g.lock_key, 'lost',
     'its worker vanished ' || (g.losses + 1) || ' times while it ran', g.task || '|lost', g.args, g.meta
-    from gone g;
+    from gone g
+  on conflict (id) do nothing;
   return cardinality(orphans);
 end $$;
 
@@ -90,7 +95,7 @@ $$;
 -- a transaction would keep everyone from the table.
 create or replace function jobwell.make_partitions(p_table text, p_column text, p_ahead integer) returns integer
 language plpgsql volatile
-set lock_timeout = '50ms'
+set lock_timeout = '50ms' set datestyle = 'ISO' set timezone = 'UTC'
 as $$
 declare
   day date;
@@ -118,7 +123,7 @@ end $$;
 -- Drop the daily partitions of one table that end before p_before.
 create or replace function jobwell.drop_partitions(p_table text, p_before timestamptz) returns integer
 language plpgsql volatile
-set lock_timeout = '50ms'
+set lock_timeout = '50ms' set datestyle = 'ISO' set timezone = 'UTC'
 as $$
 declare
   part text;

@@ -1,3 +1,4 @@
+-- version: 1
 -- How an attempt ends when it does not simply succeed. Each takes a JSON array of what happened, matches every row by
 -- (id, claim_id), writes the log of attempts in the same statement, and returns the ids that were no longer the caller's.
 -- One batch may hold two claims of a job: rescued behind the worker's back, it was claimed by the same worker again.
@@ -25,7 +26,8 @@ as $$
     select e.id, (select jobwell.now()), e.enqueued_at, e.run_at, e.deadline, e.started_at, e.worker, e.gate, e.rank, e.attempt,
       e.failures + g.counts::integer, e.crashes, e.losses, e.postponements, e.bytes, e.queue, e.task, e.tenant, e.lock_key,
       g.reason, g.code, g.error_type, g.message, g.traceback, g.fingerprint, e.args, e.meta
-      from ended e join given g on g.id = e.id and g.claim_id = e.claim_id)
+      from ended e join given g on g.id = e.id and g.claim_id = e.claim_id
+    on conflict (id) do nothing)  -- a job stored twice by its caller: the first failure is kept, both stand in attempts
   select g.id from given g where (g.id, g.claim_id) not in (select e.id, e.claim_id from ended e)
 $$;
 

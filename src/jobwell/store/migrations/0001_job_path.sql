@@ -85,6 +85,7 @@ create table jobwell.finished (
 ) partition by range (finished_at);
 create index finished_id on jobwell.finished (id);
 create table jobwell.finished_default partition of jobwell.finished default;
+create index finished_default_old on jobwell.finished_default (finished_at);
 
 -- Failed jobs that wait for a human.
 create table jobwell.quarantine (
@@ -139,6 +140,7 @@ create table jobwell.attempts (
 ) partition by range (ended_at);
 create index attempts_job on jobwell.attempts (job_id, ended_at);
 create table jobwell.attempts_default partition of jobwell.attempts default;
+create index attempts_default_old on jobwell.attempts_default (ended_at);
 
 -- One operating-system process each, with a fresh id at each start. The lease of all its jobs lives here.
 create table jobwell.workers (

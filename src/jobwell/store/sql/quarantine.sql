@@ -1,14 +1,16 @@
 -- name: count
 select count(*) from jobwell.quarantine q
- where (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
+ where (:until::timestamptz is null or q.failed_at <= :until) and (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
    and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant);
 
 -- name: retry
 -- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved.
+-- It counts as enqueued now, so that the deadline keeps its length however often this is done; the id tells the first time.
 with clock as materialized (select jobwell.now() as now),
 chosen as (
   select q.id from jobwell.quarantine q
-   where (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
+   where (:until::timestamptz is null or q.failed_at <= :until) and not exists (select from jobwell.jobs j where j.id = q.id)
+     and (:ids::uuid[] is null or q.id = any (:ids)) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
      and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant)
    order by q.id limit :limit for update skip locked),
 taken as (
@@ -16,7 +18,7 @@ taken as (
 back as (
   insert into jobwell.jobs (id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
                             bytes, queue, task, state, tenant, lock_key, args, meta)
-  select t.id, t.gate, t.enqueued_at, c.now, c.now, c.now + (t.deadline - t.enqueued_at),
+  select t.id, t.gate, c.now, c.now, c.now, c.now + (t.deadline - t.enqueued_at),
          t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, 'ready', t.tenant, t.lock_key, t.args, t.meta
     from taken t, clock c
   returning id, queue)

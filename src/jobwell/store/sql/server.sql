@@ -11,7 +11,8 @@ select current_setting('server_version_num')::integer as version, current_settin
 
 -- name: fitness
 -- What a worker cannot live with, before it claims anything.
-select current_setting('default_transaction_isolation'), current_setting('default_transaction_read_only') = 'on' or pg_is_in_recovery();
+select current_setting('default_transaction_isolation'), current_setting('default_transaction_read_only') = 'on' or pg_is_in_recovery(),
+       current_setting('server_encoding');
 
 -- name: oldest_transaction
 -- The transaction that holds back vacuum, and so makes claims walk over dead entries.

@@ -7,12 +7,18 @@ select jobwell.drop_partitions(:table, jobwell.now() - make_interval(secs => :se
 
 -- name: delete_old_finished
 -- What fell into the default partition goes row by row, in small commits.
-delete from jobwell.finished_default where ctid = any (array(
-  select ctid from jobwell.finished_default where finished_at < jobwell.now() - make_interval(secs => :seconds) limit :limit));
+with gone as (
+  delete from jobwell.finished_default where ctid = any (array(
+    select ctid from jobwell.finished_default where finished_at < (select jobwell.now()) - make_interval(secs => :seconds) limit :limit))
+  returning 1)
+select count(*)::integer from gone;
 
 -- name: delete_old_attempts
-delete from jobwell.attempts_default where ctid = any (array(
-  select ctid from jobwell.attempts_default where ended_at < jobwell.now() - make_interval(secs => :seconds) limit :limit));
+with gone as (
+  delete from jobwell.attempts_default where ctid = any (array(
+    select ctid from jobwell.attempts_default where ended_at < (select jobwell.now()) - make_interval(secs => :seconds) limit :limit))
+  returning 1)
+select count(*)::integer from gone;
 
 -- name: delete_payloads
 -- Payloads of jobs that are nowhere any more. Ids begin with their time, so the old ones stand first; the walk goes on behind :after.

@@ -23,7 +23,7 @@ delete from jobwell.workers where id = :id;
 update jobwell.workers set state = 'dead', idle = false where id = :id;
 
 -- name: bury
-select * from jobwell.bury();
+select * from jobwell.bury(:worker);
 
 -- name: rescue
 select jobwell.rescue(:limit::integer, :bound::integer);

@@ -18,7 +18,8 @@ DEAD_WORKERS_KEPT = 86400.0
 FIRST = uuid.UUID(int=0)
 # Somebody reads or writes there, another worker does the same, or a row came into the default partition meanwhile.
 PUT_OFF = (
-    psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable, psycopg.errors.CheckViolation,
+    psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.DuplicateTable,
+    psycopg.errors.CheckViolation,
 )  # fmt: skip
 
 
@@ -45,10 +46,12 @@ class Prune:
         ):
             await self._alter(program)
         async with self._link.use() as conn:
-            await arun(conn, self._upkeep.delete_old(seconds=self._retention))
+            while await arun(conn, self._upkeep.delete_old(seconds=self._retention)):
+                pass
             await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
             looked, last = await arun(conn, self._upkeep.delete_payloads(after=self._walk, seconds=self._retention))
         self._walk = last or FIRST
+        await self._link.close()  # a round is short and rare: the connection is not kept for it
         return 1.0 if looked else EVERY
 
     async def _alter(self, program: Program[Any]) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from uuid import UUID
 
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
@@ -17,6 +18,7 @@ class Rescue:
     """The rescue service.
 
     Args:
+        worker: who looks.
         every: seconds between two looks.
         lease: after an outage nobody is declared dead before a full lease has passed: the others could not renew either.
         clock: monotonic.
@@ -24,7 +26,7 @@ class Rescue:
     """
 
     def __init__(
-        self, verbs: WorkerVerbs, link: Link, *, every: float, lease: float, clock: Callable[[], float],
+        self, verbs: WorkerVerbs, link: Link, worker: UUID, *, every: float, lease: float, clock: Callable[[], float],
         rescued: Callable[[], None],
     ) -> None:
         self._verbs = verbs
@@ -33,7 +35,8 @@ class Rescue:
         self._lease = lease
         self._clock = clock
         self._rescued = rescued
-        self._quiet_until = 0.0
+        self._worker = worker
+        self._quiet_until = clock() + lease  # a fresh one cannot know who is only slow to come back
 
     def failed(self, _error: BaseException) -> None:
         """A round failed: the store was away, for the others too."""
@@ -43,7 +46,7 @@ class Rescue:
         """Declare the silent ones dead, and take back one piece."""
         async with self._link.use() as conn:
             if self._clock() >= self._quiet_until:
-                for worker in await arun(conn, self._verbs.bury()):
+                for worker in await arun(conn, self._verbs.bury(self._worker)):
                     log.warning("worker %s is silent since its lease ended; its jobs are taken back", worker)
             count = await arun(conn, self._verbs.rescue(limit=PIECE, bound=LOSSES_BOUND))
         if count:

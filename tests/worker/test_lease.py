@@ -108,6 +108,32 @@ class Clock:
         return self.now
 
 
+async def test_who_has_just_come_gives_nobody_up_for_a_lease(app: App, acts: Acts, desk: Desk) -> None:
+    link, clock = Link(app.database, "test"), Clock()
+    rescue = Rescue(WorkerVerbs(app.database.statements), link, silent(desk, -60.0), every=1.0, lease=10.0, clock=clock, rescued=lambda: None)
+    handle = acts.act.enqueue("ok")
+    run_by(desk, silent(desk), handle)
+    clock.now += 9.9
+    await rescue.tick()
+    assert desk.state(handle) == "running"
+    clock.now += 0.2
+    await rescue.tick()
+    assert desk.state(handle) == "ready"
+    await link.close()
+
+
+async def test_who_is_about_to_lose_its_own_lease_gives_nobody_up(app: App, acts: Acts, desk: Desk) -> None:
+    """After a freeze, or a step of the clock, all leases look old at once."""
+    link, clock = Link(app.database, "test"), Clock()
+    rescue = Rescue(WorkerVerbs(app.database.statements), link, silent(desk), every=1.0, lease=10.0, clock=clock, rescued=lambda: None)
+    clock.now += 100
+    handle = acts.act.enqueue("ok")
+    run_by(desk, silent(desk), handle)
+    await rescue.tick()
+    assert desk.state(handle) == "running"
+    await link.close()
+
+
 async def test_after_an_outage_nobody_is_given_up_for_a_lease(app: App, acts: Acts, desk: Desk) -> None:
     """The others could not renew either. What the dead of before have left is taken back all the same."""
     link, clock, told = Link(app.database, "test"), Clock(), [0]
@@ -115,7 +141,8 @@ async def test_after_an_outage_nobody_is_given_up_for_a_lease(app: App, acts: Ac
     def rescued() -> None:
         told[0] += 1
 
-    rescue = Rescue(WorkerVerbs(app.database.statements), link, every=1.0, lease=10.0, clock=clock, rescued=rescued)
+    rescue = Rescue(WorkerVerbs(app.database.statements), link, silent(desk, -60.0), every=1.0, lease=10.0, clock=clock, rescued=rescued)
+    clock.now += 100
     rescue.failed(StoreUnavailable("away"))
     handle, worker = acts.act.enqueue("ok"), silent(desk)
     run_by(desk, worker, handle)

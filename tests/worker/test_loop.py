@@ -144,7 +144,8 @@ async def test_weather_is_said_once_and_is_never_fatal(caplog: pytest.LogCapture
 
 
 @pytest.mark.usefixtures("quick")
-async def test_what_fails_again_and_again_is_fatal() -> None:
+async def test_what_fails_again_and_again_for_long_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "FATAL_SILENCE", 0.0)
     service = Service(*[ValueError(str(n)) for n in range(FATAL_FAILURES)])
     service.loop.start()
     await service.seen(FATAL_FAILURES + 1)
@@ -153,10 +154,20 @@ async def test_what_fails_again_and_again_is_fatal() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_one_less_is_not() -> None:
-    service = Service(*[ValueError()] * (FATAL_FAILURES - 1))
+async def test_a_burst_of_errors_is_not_fatal_yet() -> None:
+    service = Service(*[ValueError()] * (3 * FATAL_FAILURES))
     service.loop.start()
-    await service.seen(FATAL_FAILURES)
+    await service.seen(3 * FATAL_FAILURES + 1)
+    await service.loop.stop()
+    assert service.fatal == []
+
+
+@pytest.mark.usefixtures("quick")
+async def test_good_rounds_in_between_keep_it_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "FATAL_SILENCE", 0.0)
+    service = Service(*[ValueError(), ValueError(), 0.0] * FATAL_FAILURES)
+    service.loop.start()
+    await service.seen(3 * FATAL_FAILURES)
     await service.loop.stop()
     assert service.fatal == []
 

@@ -116,7 +116,7 @@ async def test_a_thousand_told_the_same_second_do_not_return_in_one(app: App, ac
     async with working(app):
         await auntil(lambda: desk.states() == {"retrying": 1000})
     waits = sorted(float(seconds) for seconds in desk.all("select extract(epoch from next_at - ended_at) from attempts"))
-    assert waits[0] >= 120
+    assert waits[0] >= 119.5  # the log is written a moment after the time was chosen
     assert waits[-1] - waits[0] > 8
     assert waits[900] - waits[100] > 6
 

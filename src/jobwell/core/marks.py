@@ -16,10 +16,10 @@ from typing import Protocol
 
 Lane = tuple[str, int, int, str]  # queue, rank, gate, tenant
 
-MANY_READS = 2000  # index entries read by one claim, beyond what its jobs explain
-READS_PER_JOB = 20
+MANY_READS = 500  # index entries read by one claim, beyond what its jobs explain
+READS_PER_JOB = 10
 MOST_LANES = 256
-LONGEST_LAG = 10_000_000  # microseconds
+LONGEST_LAG = 2_000_000  # microseconds
 SHORTEST_LAG = 10_000
 LEAST_PAUSE = 1.0
 COST_FACTOR = 20.0
@@ -83,7 +83,7 @@ class Marks:
             forward = False
         else:
             forward = True
-            self._lag = max(SHORTEST_LAG, self._lag // 2) if many else min(LONGEST_LAG, self._lag * 5 // 4)
+            self._lag = max(SHORTEST_LAG, self._lag // 2) if many else min(LONGEST_LAG, self._lag * 9 // 8)
         for row in rows:
             lane = (row.queue, row.rank, row.gate, row.tenant)
             before = self._lanes.pop(lane, 0)  # taken out and put back: the lanes used last stand last

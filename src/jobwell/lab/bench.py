@@ -26,7 +26,7 @@ from jobwell.store.database import Database
 
 SCHEMA = "jobwell_bench"
 FLOOR_BATCH = 500
-SLOTS = 1000
+SLOTS = 1000  # as the peers ran with batches of 500 to 2,000
 PATIENCE = 300.0
 Say = Callable[[str], None]
 

@@ -28,7 +28,7 @@ async def auntil(condition: Callable[[], T | Awaitable[T]], timeout: float = PAT
         if inspect.isawaitable(found):
             found = await found
         if found:
-            return found  # type: ignore[return-value]
+            return found
         assert time.monotonic() < deadline, f"not within {timeout:g} s: {what or condition}"
         await asyncio.sleep(LOOK)
 

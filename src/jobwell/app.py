@@ -56,14 +56,40 @@ class Tasks:
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
-        self, fn: None = None, /, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
-        deadline: Duration = "24h", retry: RetryRule | None = None, owner: str | None = None, tenant: str | None = None,
-        lock: Lock | None = None, executor: str | None = None, dedup: Any = None, resources: Iterable[str] = (),
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        timeout: Duration = "5m",
+        deadline: Duration = "24h",
+        retry: RetryRule | None = None,
+        owner: str | None = None,
+        tenant: str | None = None,
+        lock: Lock | None = None,
+        executor: str | None = None,
+        dedup: Any = None,
+        resources: Iterable[str] = (),
     ) -> Decorator: ...
     def task(
-        self, fn: Any = None, /, *, name: str | None = None, queue: str = "default", priority: int = 0, timeout: Duration = "5m",
-        deadline: Duration = "24h", retry: RetryRule | None = None, owner: str | None = None, tenant: str | None = None,
-        lock: Lock | None = None, executor: str | None = None, dedup: Any = None, resources: Iterable[str] = (),
+        self,
+        fn: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        timeout: Duration = "5m",
+        deadline: Duration = "24h",
+        retry: RetryRule | None = None,
+        owner: str | None = None,
+        tenant: str | None = None,
+        lock: Lock | None = None,
+        executor: str | None = None,
+        dedup: Any = None,
+        resources: Iterable[str] = (),
     ) -> Any:
         """Declare a task with its whole contract. An async function runs on the worker's loop, a plain one on a thread.
 
@@ -124,8 +150,13 @@ class App(Tasks):
     """
 
     def __init__(
-        self, database_url: str | None = None, *, queues: str | Iterable[str] = (), discover: str | Iterable[str] = (),
-        middleware: Iterable[Any] = (), **settings: Any,
+        self,
+        database_url: str | None = None,
+        *,
+        queues: str | Iterable[str] = (),
+        discover: str | Iterable[str] = (),
+        middleware: Iterable[Any] = (),
+        **settings: Any,
     ) -> None:
         super().__init__()
         self._given = {"database_url": database_url, **settings}
@@ -264,5 +295,3 @@ def _is_there(module: str) -> bool:
 
 def _again(_: str) -> NoReturn:
     raise  # noqa: PLE0704  called while the error is handled: a package that cannot be imported hides no tasks in silence
-
-

@@ -148,13 +148,18 @@ def test_all_options_survive(app: App, put: Put, note: Task[..., None], conn: Co
     jobs = [job for _ in range(100) for job in three()]
     ids = put(jobs)
     rows = conn.execute("select id, task, queue, rank, tenant, state, bytes, gate from jobs order by id").fetchall()
-    expected = [(job.id, job.task, job.queue, job.rank, job.tenant, "scheduled" if job.delay else "ready", job.size, job.gate) for job in jobs]
+    expected = [
+        (job.id, job.task, job.queue, job.rank, job.tenant, "scheduled" if job.delay else "ready", job.size, job.gate)
+        for job in jobs
+    ]
     assert rows == sorted(expected)
     assert list(ids) == [job.id for job in jobs]
 
 
 def test_a_small_bulk_is_the_same_as_single_jobs(app: App, put: Put, note: Task[..., None], conn: Connection[Any]) -> None:
-    columns = "task, queue, rank, gate, tenant, lock_key, state, args::text, bytes, deadline - run_at, ready_at is null, attempt, meta"
+    columns = (
+        "task, queue, rank, gate, tenant, lock_key, state, args::text, bytes, deadline - run_at, ready_at is null, attempt, meta"
+    )
     note.using(tenant="a").enqueue(1)
     put([note.using(tenant="a").job(1)])
     put(note.using(tenant="a").job(1) for _ in range(10))
@@ -211,7 +216,9 @@ def test_the_same_job_twice_leaves_nothing(put: Put, note: Task[..., None], conn
 
 
 @pytest.mark.parametrize("amount", [5, 5000])
-def test_a_bulk_vanishes_with_the_transaction(app: App, note: Task[..., None], conn: Connection[Any], caller: Connection[Any], amount: int) -> None:
+def test_a_bulk_vanishes_with_the_transaction(
+    app: App, note: Task[..., None], conn: Connection[Any], caller: Connection[Any], amount: int
+) -> None:
     caller.execute("insert into orders values (1)")
     app.enqueue_many((note.job(n, text="x" * 3000) for n in range(amount)), conn=caller)
     assert count(conn) == 0

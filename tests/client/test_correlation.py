@@ -102,7 +102,9 @@ def test_two_tasks_and_threads_do_not_see_each_others_fields(app: App, note: Tas
     ["\x00", "\ud800", b"a", [1], {"a": 1}, object(), 2**64, -(2**63) - 1, float("nan"), float("inf")],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_a_value_that_cannot_be_stored_as_it_is_is_refused(app: App, note: Task[..., None], conn: Connection[Any], value: Any) -> None:
+def test_a_value_that_cannot_be_stored_as_it_is_is_refused(
+    app: App, note: Task[..., None], conn: Connection[Any], value: Any
+) -> None:
     with pytest.raises(EnqueueError, match=r"^correlate\(field="), app.correlate(field=value):
         note.enqueue(1)
     assert count(conn) == 0
@@ -116,7 +118,10 @@ def test_a_name_that_cannot_be_stored_is_refused(app: App, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["x" * 4100, "ж" * 2100])
 def test_too_much_is_refused_with_advice(app: App, text: str) -> None:
-    with pytest.raises(EnqueueError, match=r"the fields take 4,?\d+ bytes, the limit is 4,?096; pass references"), app.correlate(note=text):
+    with (
+        pytest.raises(EnqueueError, match=r"the fields take 4,?\d+ bytes, the limit is 4,?096; pass references"),
+        app.correlate(note=text),
+    ):
         pass
 
 

@@ -96,7 +96,11 @@ def test_every_kind_of_argument_comes_back_from_a_copy(app: App, conn: Connectio
     @app.task(name="task")
     def task(x: Any, pad: str = "") -> None: ...
 
-    values = [value for _, annotation, value in ROUND_TRIPS if annotation is Any or isinstance(value, str | bytes | int | float | list | dict)]
+    values = [
+        value
+        for _, annotation, value in ROUND_TRIPS
+        if annotation is Any or isinstance(value, str | bytes | int | float | list | dict)
+    ]
     task.spec.signature.known  # noqa: B018
     plain = [value for value in values if _is_plain(task, value)]
     assert len(plain) > 20

@@ -61,7 +61,9 @@ def test_the_size_of_the_arguments_does_not_matter(note: Task[..., None], heard:
     assert heard() == [""]
 
 
-def test_a_megabyte_of_arguments_wakes_as_well(database_url: str, schema: str, heard: Heard, worker: Any, conn: Connection[Any]) -> None:
+def test_a_megabyte_of_arguments_wakes_as_well(
+    database_url: str, schema: str, heard: Heard, worker: Any, conn: Connection[Any]
+) -> None:
     app = App(database_url, schema=schema, payload_limit=2_000_000)
 
     @app.task
@@ -73,7 +75,9 @@ def test_a_megabyte_of_arguments_wakes_as_well(database_url: str, schema: str, h
     app.close()
 
 
-def test_a_queue_name_of_200_characters_works(database_url: str, schema: str, heard: Heard, worker: Any, conn: Connection[Any]) -> None:
+def test_a_queue_name_of_200_characters_works(
+    database_url: str, schema: str, heard: Heard, worker: Any, conn: Connection[Any]
+) -> None:
     name = "q" * 200
     app = App(database_url, schema=schema, queues=[name])
 

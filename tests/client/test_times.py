@@ -31,7 +31,9 @@ def test_an_aware_time_is_stored_as_its_moment(note: Task[..., None], conn: Conn
 
 @pytest.mark.parametrize("many", BOTH)
 @pytest.mark.parametrize("amount", [3, 300])
-def test_the_bulk_path_stores_the_same_moments(app: App, note: Task[..., None], conn: Connection[Any], many: Any, amount: int) -> None:
+def test_the_bulk_path_stores_the_same_moments(
+    app: App, note: Task[..., None], conn: Connection[Any], many: Any, amount: int
+) -> None:
     past = datetime(2020, 1, 1, tzinfo=UTC)
     options = [AWARE[1], "10m", past, None]
     ids = many(app, (note.using(run_after=options[n % 4], deadline="1h").job(n) for n in range(amount)))
@@ -62,7 +64,9 @@ def test_what_is_due_already_is_ready_at_once(note: Task[..., None], conn: Conne
 
 @pytest.mark.parametrize("value", [datetime(2031, 6, 1, 9), "2031-06-01T09:00:00", "2031-06-01", "2031-06-01 09:00"], ids=str)
 def test_a_time_without_a_zone_is_refused(note: Task[..., None], conn: Connection[Any], value: Any) -> None:
-    with pytest.raises(EnqueueError, match="has no time zone, so it names a different moment on every host.*nothing was enqueued"):
+    with pytest.raises(
+        EnqueueError, match="has no time zone, so it names a different moment on every host.*nothing was enqueued"
+    ):
         note.using(run_after=value).enqueue(1)
     assert count(conn) == 0
 

@@ -189,7 +189,10 @@ def test_another_app_on_the_same_store_is_inside_too(
 
 def test_an_idle_autocommit_connection_is_refused(app: App, note: Task[..., None], conn: Caller, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as auto:
-        with pytest.raises(TransactionMisuse, match=r"autocommit mode and has no open transaction.*with conn\.transaction\(\):"), app.within(auto):
+        with (
+            pytest.raises(TransactionMisuse, match=r"autocommit mode and has no open transaction.*with conn\.transaction\(\):"),
+            app.within(auto),
+        ):
             note.enqueue(1)
         with pytest.raises(TransactionMisuse, match="autocommit"):
             note.using(conn=auto).enqueue(1)
@@ -215,7 +218,9 @@ def test_autocommit_with_an_open_transaction_is_taken_as_long_as_it_is_open(
 
 
 @pytest.mark.asyncio
-async def test_an_idle_async_autocommit_connection_is_refused(aapp: App, note: Task[..., None], conn: Caller, database_url: str) -> None:
+async def test_an_idle_async_autocommit_connection_is_refused(
+    aapp: App, note: Task[..., None], conn: Caller, database_url: str
+) -> None:
     async with await AsyncConnection.connect(database_url, autocommit=True) as auto:
         with pytest.raises(TransactionMisuse, match="autocommit"), aapp.within(auto):
             await note.aenqueue(1)
@@ -224,7 +229,9 @@ async def test_an_idle_async_autocommit_connection_is_refused(aapp: App, note: T
     assert count(conn) == 0
 
 
-def test_a_plain_enqueue_on_an_async_connection_is_refused(app: App, note: Task[..., None], conn: Caller, database_url: str) -> None:
+def test_a_plain_enqueue_on_an_async_connection_is_refused(
+    app: App, note: Task[..., None], conn: Caller, database_url: str
+) -> None:
     async def run() -> None:
         async with await AsyncConnection.connect(database_url) as there:
             with app.within(there):
@@ -238,7 +245,9 @@ def test_a_plain_enqueue_on_an_async_connection_is_refused(app: App, note: Task[
 
 
 @pytest.mark.asyncio
-async def test_an_async_enqueue_on_a_plain_connection_is_refused(aapp: App, note: Task[..., None], conn: Caller, caller: Caller) -> None:
+async def test_an_async_enqueue_on_a_plain_connection_is_refused(
+    aapp: App, note: Task[..., None], conn: Caller, caller: Caller
+) -> None:
     caller.execute(row(1))
     with aapp.within(caller):
         with pytest.raises(TransactionMisuse, match=r"on the plain connection given; call `task\.enqueue"):
@@ -260,7 +269,9 @@ def test_a_closed_connection_is_refused(app: App, note: Task[..., None], databas
         app.within(closed).__enter__()
 
 
-def test_a_failed_transaction_is_refused_and_can_be_rolled_back(app: App, note: Task[..., None], conn: Caller, caller: Caller) -> None:
+def test_a_failed_transaction_is_refused_and_can_be_rolled_back(
+    app: App, note: Task[..., None], conn: Caller, caller: Caller
+) -> None:
     with app.within(caller):
         note.enqueue(1)
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -273,9 +284,14 @@ def test_a_failed_transaction_is_refused_and_can_be_rolled_back(app: App, note: 
     assert one(conn, "select args->>'n' from jobs") == "3"
 
 
-@pytest.mark.parametrize("wrong", [5, "postgresql://db/jobs", sqlite3.connect(":memory:"), object()], ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize(
+    "wrong", [5, "postgresql://db/jobs", sqlite3.connect(":memory:"), object()], ids=lambda wrong: type(wrong).__name__
+)
 def test_what_is_no_psycopg_connection_is_refused(app: App, note: Task[..., None], wrong: Any) -> None:
-    with pytest.raises(TransactionMisuse, match="is not a connection that can be used here; give a psycopg Connection"), app.within(wrong):
+    with (
+        pytest.raises(TransactionMisuse, match="is not a connection that can be used here; give a psycopg Connection"),
+        app.within(wrong),
+    ):
         pass
     with pytest.raises(TransactionMisuse):
         note.using(conn=wrong).enqueue(1)
@@ -296,7 +312,9 @@ def elsewhere(database_url: str, conn: Caller) -> Iterator[str]:
     conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
-def test_another_database_is_refused_and_its_transaction_goes_on(app: App, note: Task[..., None], conn: Caller, elsewhere: str) -> None:
+def test_another_database_is_refused_and_its_transaction_goes_on(
+    app: App, note: Task[..., None], conn: Caller, elsewhere: str
+) -> None:
     with psycopg.connect(elsewhere) as there:
         there.execute("create table orders (id int)")
         for _ in range(2):
@@ -311,7 +329,9 @@ def test_another_database_is_refused_and_its_transaction_goes_on(app: App, note:
 
 
 @pytest.mark.asyncio
-async def test_another_database_is_refused_for_async_code_too(aapp: App, note: Task[..., None], conn: Caller, elsewhere: str) -> None:
+async def test_another_database_is_refused_for_async_code_too(
+    aapp: App, note: Task[..., None], conn: Caller, elsewhere: str
+) -> None:
     async with await AsyncConnection.connect(elsewhere) as there:
         await there.execute("create table orders (id int)")
         with aapp.within(there), pytest.raises(TransactionMisuse, match="cannot span two databases"):
@@ -322,7 +342,9 @@ async def test_another_database_is_refused_for_async_code_too(aapp: App, note: T
     assert count(conn) == 0
 
 
-def test_another_store_with_tables_of_its_own_is_refused(app: App, note: Task[..., None], conn: Caller, elsewhere: str, schema: str) -> None:
+def test_another_store_with_tables_of_its_own_is_refused(
+    app: App, note: Task[..., None], conn: Caller, elsewhere: str, schema: str
+) -> None:
     url = "postgresql:///?" + elsewhere.replace(" ", "&")
     other = App(url, schema=schema)
     migrate(other.database)
@@ -334,7 +356,9 @@ def test_another_store_with_tables_of_its_own_is_refused(app: App, note: Task[..
         assert count(there, f"{schema}.jobs") == 0
 
 
-def test_the_right_database_is_recognised_by_another_way_to_it(app: App, note: Task[..., None], conn: Caller, database_url: str) -> None:
+def test_the_right_database_is_recognised_by_another_way_to_it(
+    app: App, note: Task[..., None], conn: Caller, database_url: str
+) -> None:
     parameters = conninfo_to_dict(database_url)
     if parameters.get("host") not in ("127.0.0.1", "localhost"):
         pytest.skip("there is one way only")
@@ -362,7 +386,9 @@ def test_the_store_is_asked_once_for_each_way_to_it(app: App, note: Task[..., No
 # --- use after the end ---------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_began_inside_cannot_enqueue_after_the_end(app: App, note: Task[..., None], conn: Caller, database_url: str) -> None:
+def test_a_task_that_began_inside_cannot_enqueue_after_the_end(
+    app: App, note: Task[..., None], conn: Caller, database_url: str
+) -> None:
     async def run() -> None:
         over = asyncio.Event()
 
@@ -375,7 +401,9 @@ def test_a_task_that_began_inside_cannot_enqueue_after_the_end(app: App, note: T
                 await note.aenqueue(2)
                 going_on = asyncio.create_task(late())
             over.set()
-            with pytest.raises(TransactionMisuse, match="which has ended since; its transaction may be over. Nothing was enqueued"):
+            with pytest.raises(
+                TransactionMisuse, match="which has ended since; its transaction may be over. Nothing was enqueued"
+            ):
                 await going_on
             await there.commit()
         await app.aclose()
@@ -384,7 +412,9 @@ def test_a_task_that_began_inside_cannot_enqueue_after_the_end(app: App, note: T
     assert count(conn) == 1
 
 
-def test_a_task_that_began_inside_may_say_which_connection_it_means(app: App, note: Task[..., None], conn: Caller, caller: Caller) -> None:
+def test_a_task_that_began_inside_may_say_which_connection_it_means(
+    app: App, note: Task[..., None], conn: Caller, caller: Caller
+) -> None:
     with app.within(caller):
         captured = contextvars.copy_context()
     with ThreadPoolExecutor() as pool:

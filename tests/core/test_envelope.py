@@ -242,7 +242,9 @@ def test_a_zone_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("value", [Colour.RED, Right.READ, Price(Decimal(1)), Names(["a"])])
 def test_a_class_that_the_signature_does_not_name_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidArguments, match=r"^x\.a: a tests\.samples\.\w+ can be stored only where the task's signature names"):
+    with pytest.raises(
+        InvalidArguments, match=r"^x\.a: a tests\.samples\.\w+ can be stored only where the task's signature names"
+    ):
         encode({"a": value}, {}, "x")
 
 
@@ -272,7 +274,7 @@ def test_nothing_is_imported_for_a_stored_payload(tmp_path: Path) -> None:
     code = (
         "from jobwell.core.envelope import decode\n"
         "for tag in ('$enum', '$flag', '$data'):\n"
-        "    try: decode('{\"%s\":[\"trap.Trap\",{}]}' % tag, {})\n"
+        '    try: decode(\'{"%s":["trap.Trap",{}]}\' % tag, {})\n'
         "    except Exception as error: assert type(error).__name__ == 'InvalidArguments', error\n"
         "    else: raise SystemExit('accepted')\n"
     )
@@ -373,7 +375,9 @@ def test_equal_sets_have_equal_bytes_in_every_process() -> None:
         "print(encode({frozenset({'a','z','k'}), frozenset({'b','y','m'}), 'x', 1, (frozenset({'p','q'}),), (frozenset({'o','r'}),)}, {}).decode())"
     )
     made = {
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, check=True
+        ).stdout
         for seed in range(1, 4)
     }
     assert len(made) == 1

@@ -145,7 +145,9 @@ def test_a_long_lock_key_is_a_hash() -> None:
 def test_the_lock_key_depends_on_the_named_values_only() -> None:
     assert lock_key(notify, "employee_id", employee_id=7, text="a") == lock_key(notify, "employee_id", employee_id=7, text="b")
     assert lock_key(notify, "employee_id", employee_id=7) != lock_key(notify, "employee_id", employee_id=8)
-    assert lock_key(notify, "employee_id", "text", employee_id=7) == lock_key(notify, "text", "employee_id", employee_id=7, text="")
+    assert lock_key(notify, "employee_id", "text", employee_id=7) == lock_key(
+        notify, "text", "employee_id", employee_id=7, text=""
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,9 @@ def test_arguments_up_to_the_limit_are_taken_and_a_byte_more_is_refused() -> Non
     shell = make(spec, 1, text="").size
     fits = make(spec, 1, text="x" * (256 * 1024 - shell))
     assert fits.size == 256 * 1024
-    with pytest.raises(PayloadTooLarge, match=r"hr\.notify: the arguments take 262,145 bytes, the limit is 262,144; nothing was enqueued") as refused:
+    with pytest.raises(
+        PayloadTooLarge, match=r"hr\.notify: the arguments take 262,145 bytes, the limit is 262,144; nothing was enqueued"
+    ) as refused:
         make(spec, 1, text="x" * (256 * 1024 - shell + 1))
     assert "pass its id, path or URL" in refused.value.message
 

@@ -224,7 +224,11 @@ def test_the_classes_of_a_signature_are_found_at_any_depth() -> None:
     assert set(signature(task).known.values()) == {Cart, Line, Price, Colour}
 
 
-@given(st.dictionaries(st.sampled_from(["customer", "items", "express", "at", "x"]), st.none() | st.integers() | st.text() | st.lists(st.text())))
+@given(
+    st.dictionaries(
+        st.sampled_from(["customer", "items", "express", "at", "x"]), st.none() | st.integers() | st.text() | st.lists(st.text())
+    )
+)
 def test_whatever_is_given_is_bound_or_refused(given_: dict[str, Any]) -> None:
     try:
         bound = signature(order).bind((), given_)

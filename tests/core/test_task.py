@@ -21,8 +21,12 @@ from jobwell.core.task import TaskSpec, rank_of
 
 def plain(employee_id: int, department: str = "") -> None: ...
 async def asynchronous(employee_id: int) -> None: ...
-def generator() -> Iterator[int]: yield 1
-async def async_generator() -> AsyncIterator[int]: yield 1
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
 
 
 class Instance:

@@ -15,12 +15,17 @@ from jobwell.store.workers import WorkerVerbs
 from tests.races.conftest import Waits
 from tests.store.conftest import Hands
 from tests.store.helpers import DONE, FAILED, FAILURE, Hand, Store, ids, new
+from tests.waiting import apause
 
 
 @pytest.mark.parametrize("shape", ["plain", "tenants", "keys"])
 async def test_no_job_is_claimed_twice(store: Store, hands: Hands, shape: str) -> None:
     """20 claimers, 5,000 jobs."""
-    columns = {"plain": lambda n: {}, "tenants": lambda n: {"tenant": f"t{n % 37}", "rank": n % 3}, "keys": lambda n: {"lock_key": f"k{n}", "tenant": f"t{n % 3}"}}[shape]
+    columns = {
+        "plain": lambda n: {},
+        "tenants": lambda n: {"tenant": f"t{n % 37}", "rank": n % 3},
+        "keys": lambda n: {"lock_key": f"k{n}", "tenant": f"t{n % 3}"},
+    }[shape]
     store.put([job for n in range(5000) for job in new(1, **columns(n))])
     crew = [await hands() for _ in range(20)]
     taken: list[object] = []
@@ -81,7 +86,9 @@ async def test_a_key_whose_claim_is_undone_is_free(store: Store, hands: Hands) -
 
 
 @pytest.mark.parametrize("keys", [1, 3, 10])
-async def test_a_key_is_never_held_twice_while_everything_happens_to_its_jobs(store: Store, hands: Hands, workers: WorkerVerbs, keys: int) -> None:
+async def test_a_key_is_never_held_twice_while_everything_happens_to_its_jobs(
+    store: Store, hands: Hands, workers: WorkerVerbs, keys: int
+) -> None:
     """Claims, ends of all kinds, rescues and flips of due jobs, all at once; the unique index must never have to say no."""
     jobs = [job for n in range(keys) for job in new(200 // keys, lock_key=f"k{n}", tenant=f"t{n % 2}")]
     store.put(jobs)
@@ -97,7 +104,12 @@ async def test_a_key_is_never_held_twice_while_everything_happens_to_its_jobs(st
                 if turn % 5 == 0:
                     await arun(rescuer.conn, workers.leave(hand.worker))
                     await arun(rescuer.conn, workers.rescue(limit=10, bound=1000))
-                    await arun(rescuer.conn, workers.register(hand.worker, lease=60.0, pid=1, host="h", name="h", version="0", slots=1, queues=["default"]))
+                    await arun(
+                        rescuer.conn,
+                        workers.register(
+                            hand.worker, lease=60.0, pid=1, host="h", name="h", version="0", slots=1, queues=["default"]
+                        ),
+                    )
                 elif turn % 5 == 1:
                     await hand.end(Retrying(0.0, FAILURE), (row.id, hand.claim_id))
                 else:
@@ -107,7 +119,7 @@ async def test_a_key_is_never_held_twice_while_everything_happens_to_its_jobs(st
         while store.count():
             await rescuer.verbs.flip_due(rescuer.conn, 100)
             store.conn.execute("update jobs set run_at = clock_timestamp() where state = 'retrying'")
-            await asyncio.sleep(0.001)
+            await apause(0.001)
         over.set()
 
     async with asyncio.timeout(90):

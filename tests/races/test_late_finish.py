@@ -65,7 +65,9 @@ async def test_a_finish_that_is_undone_leaves_the_job_to_the_rescue(store: Store
 
 
 @each_end
-async def test_the_late_finish_meets_the_next_claim(store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits, end: Any) -> None:
+async def test_the_late_finish_meets_the_next_claim(
+    store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits, end: Any
+) -> None:
     late, other = await hands(), await hands()
     store.put_new(1)
     row = await late.claim_one()
@@ -114,7 +116,9 @@ async def test_a_renewal_that_comes_first_saves_the_worker(store: Store, hands: 
     assert store.ask("select distinct state from workers") == [("live",)]
 
 
-async def test_a_renewal_that_comes_second_finds_itself_dead(store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits) -> None:
+async def test_a_renewal_that_comes_second_finds_itself_dead(
+    store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits
+) -> None:
     silent, other = await hands(), await hands()
     store.conn.execute("update workers set lease_until = clock_timestamp() - interval '1 second' where id = %s", [silent.worker])
     async with other.conn.transaction():
@@ -124,7 +128,9 @@ async def test_a_renewal_that_comes_second_finds_itself_dead(store: Store, hands
     assert not await renewing
 
 
-async def test_a_burial_that_is_undone_leaves_the_worker_alive(store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits) -> None:
+async def test_a_burial_that_is_undone_leaves_the_worker_alive(
+    store: Store, hands: Hands, workers: WorkerVerbs, waits: Waits
+) -> None:
     silent, other = await hands(), await hands()
     store.conn.execute("update workers set lease_until = clock_timestamp() - interval '1 second' where id = %s", [silent.worker])
     async with other.conn.transaction(force_rollback=True):
@@ -142,7 +148,9 @@ async def test_two_that_bury_at_once_tell_it_once(store: Store, hands: Hands, wo
     assert sorted(buried) == sorted(one.worker for one in crew)
 
 
-async def test_a_claim_under_way_when_its_worker_is_buried_is_found_by_the_next_rescue(store: Store, hands: Hands, workers: WorkerVerbs) -> None:
+async def test_a_claim_under_way_when_its_worker_is_buried_is_found_by_the_next_rescue(
+    store: Store, hands: Hands, workers: WorkerVerbs
+) -> None:
     silent, other = await hands(), await hands()
     store.put_new(2)
     async with silent.conn.transaction():

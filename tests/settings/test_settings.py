@@ -229,7 +229,9 @@ def test_no_password_of_any_content_is_shown(password: str) -> None:
 
 
 def test_the_password_is_in_no_repr_of_an_origin_and_in_no_error(tmp_path: Path) -> None:
-    described = loaded(tmp_path, database_url="postgresql://me:secret@db/jobs", direct_url="postgresql://me:secret@db/jobs").described()
+    described = loaded(
+        tmp_path, database_url="postgresql://me:secret@db/jobs", direct_url="postgresql://me:secret@db/jobs"
+    ).described()
     assert "secret" not in repr(described)
 
 

@@ -1,6 +1,6 @@
 """The migrated schema as text, so that what a migration does is seen in review.
 
-    python -m tests.sql.snapshot        writes tests/sql/schema.snapshot anew, from the server that the tests use
+python -m tests.sql.snapshot        writes tests/sql/schema.snapshot anew, from the server that the tests use
 """
 
 import os
@@ -62,7 +62,11 @@ def describe(conn: "Connection[Any]", schema: str, *, bodies: bool = False) -> s
         lines += [f"  {text}" for (text,) in conn.execute(_INDEXES, [oid]).fetchall()]
     lines.append("")
     for name, arguments, result, language, volatility, parallel, config, body in conn.execute(_FUNCTIONS, [schema]).fetchall():
-        lines += [f"function {name}({arguments})", f"  returns {result}", f"  {language} volatility {volatility} parallel {parallel}"]
+        lines += [
+            f"function {name}({arguments})",
+            f"  returns {result}",
+            f"  {language} volatility {volatility} parallel {parallel}",
+        ]
         lines += [f"  set {entry}" for entry in config or ()]
         lines += [body] if bodies else []
     lines += [f"other {kind} {name}" for kind, name in conn.execute(_OTHERS, [schema]).fetchall()]

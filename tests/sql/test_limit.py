@@ -59,20 +59,27 @@ async def test_ten_claimers_never_get_more_than_asked_for(schema_without_statist
             hands.append(Hand(conn, JobVerbs(database.statements), WORKER))
         await asyncio.gather(*map(work, hands))
         assert len(set(taken)) == len(taken)
-        running = await (await hands[0].conn.execute(f"select count(*) from {database.settings.schema}.jobs where state = 'running'")).fetchone()  # type: ignore[call-overload]
+        running = await (
+            await hands[0].conn.execute(f"select count(*) from {database.settings.schema}.jobs where state = 'running'")
+        ).fetchone()  # type: ignore[call-overload]
         assert running == (len(taken),)
 
 
 @pytest.mark.parametrize("want", [1, 5, 50])
 async def test_nor_does_a_claim_lock_more_than_it_takes(schema_without_statistics: Any, want: int) -> None:
     database = schema_without_statistics
-    async with await AsyncConnection.connect(database.url, autocommit=True) as conn, await AsyncConnection.connect(database.url) as other:
+    async with (
+        await AsyncConnection.connect(database.url, autocommit=True) as conn,
+        await AsyncConnection.connect(database.url) as other,
+    ):
         for setting in HOSTILE:
             await conn.execute(f"set {setting} = off")  # type: ignore[call-overload]
         hand = Hand(conn, JobVerbs(database.statements), WORKER)
         async with conn.transaction():
             rows = await hand.claim(want)
             assert len(rows) == want
-            free = await other.execute(f"select count(*) from (select from {database.settings.schema}.jobs for update skip locked) f")  # type: ignore[call-overload]
+            free = await other.execute(
+                f"select count(*) from (select from {database.settings.schema}.jobs for update skip locked) f"
+            )  # type: ignore[call-overload]
             assert await free.fetchone() == (JOBS - want,)
             await other.rollback()

@@ -104,7 +104,10 @@ def test_an_interruption_before_any_step_leaves_nothing_half_done(
     def cut(step: str) -> None:
         said.append(step)
         if len(said) == at + 1:
-            server.execute("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objid = %s::bigint::oid", [lock_of(database)])
+            server.execute(
+                "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objid = %s::bigint::oid",
+                [lock_of(database)],
+            )
 
     with pytest.raises(StoreUnavailable):
         migrate(database, say=cut)
@@ -120,7 +123,12 @@ def test_a_server_that_breaks_inside_a_step_undoes_all_of_it(
     """The cut comes at the end of the step's own statements, before its record."""
     database = fresh()
     true = steps()
-    broken = [migrations.Step(step.kind, step.name, f"{step.text};\nselect pg_terminate_backend(pg_backend_pid());") if n == at else step for n, step in enumerate(true)]
+    broken = [
+        migrations.Step(step.kind, step.name, f"{step.text};\nselect pg_terminate_backend(pg_backend_pid());")
+        if n == at
+        else step
+        for n, step in enumerate(true)
+    ]
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "steps", lambda: broken)
         with pytest.raises(StoreUnavailable):
@@ -154,7 +162,11 @@ def test_a_killed_migration_frees_its_lock_and_the_next_goes_on(fresh: Fresh, se
         while not process.stdout.readline().strip().endswith("finish"):
             pass
         waiting = start(database, "migrate", "-o", "json")
-        until(lambda: server.execute("select 1 from pg_stat_activity where application_name = 'jobwell migrate' and query like '%%try_advisory%%'").fetchall())
+        until(
+            lambda: server.execute(
+                "select 1 from pg_stat_activity where application_name = 'jobwell migrate' and query like '%%try_advisory%%'"
+            ).fetchall()
+        )
         process.kill()
         out, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
@@ -174,7 +186,9 @@ def test_a_migration_that_never_gets_the_lock_says_so(
     assert len(migrate(database)) == STEPS
 
 
-def test_an_alter_does_not_wait_for_ever_behind_a_reader(fresh: Fresh, server: Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alter_does_not_wait_for_ever_behind_a_reader(
+    fresh: Fresh, server: Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = fresh()
     migrate(database)
     schema = database.settings.schema
@@ -284,7 +298,9 @@ def test_a_worker_refuses_newer_tables(fresh: Fresh, server: Connection[Any]) ->
 
 def test_the_command_says_it_in_one_sentence_and_code(fresh: Fresh, tmp_path: Path) -> None:
     database = fresh()
-    (tmp_path / "shop.py").write_text("from jobwell import App\napp = App('')\n@app.task\nasync def note() -> None: ...\n", encoding="utf-8")
+    (tmp_path / "shop.py").write_text(
+        "from jobwell import App\napp = App('')\n@app.task\nasync def note() -> None: ...\n", encoding="utf-8"
+    )
     process = start(database, "worker", "shop:app", "--log", "json", cwd=tmp_path)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 78, err
@@ -303,10 +319,14 @@ def test_functions_are_versioned_by_content(fresh: Fresh, server: Connection[Any
     assert whole(server, database) == right
 
 
-def test_a_changed_function_is_applied_by_the_next_release(fresh: Fresh, server: Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_function_is_applied_by_the_next_release(
+    fresh: Fresh, server: Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = fresh()
     migrate(database)
-    changed = [migrations.Step(step.kind, step.name, step.text.replace("pg_notify(", "pg_notify(/* changed */ ")) for step in steps()]
+    changed = [
+        migrations.Step(step.kind, step.name, step.text.replace("pg_notify(", "pg_notify(/* changed */ ")) for step in steps()
+    ]
     monkeypatch.setattr(migrations, "steps", lambda: changed)
     assert [step.name for step in migrate(database)] == ["housekeeping"]
     assert "/* changed */" in whole(server, database)

@@ -89,7 +89,9 @@ class Table:
     def counters(self) -> tuple[int, int]:
         """Sequential scans of the jobs so far, and rows read by them."""
         self.conn.execute("select pg_stat_force_next_flush()")
-        ((scans, rows),) = self.run("select seq_scan, seq_tup_read from pg_stat_all_tables where relid = 'jobwell.jobs'::regclass")
+        ((scans, rows),) = self.run(
+            "select seq_scan, seq_tup_read from pg_stat_all_tables where relid = 'jobwell.jobs'::regclass"
+        )
         return scans, rows
 
 
@@ -136,7 +138,9 @@ def make(database_url: str) -> Iterator[Callable[[int], Table]]:
             made[ready].conn.prepare_threshold = None
             made[ready].do("alter table jobwell.jobs set (autovacuum_enabled = false)")
             made[ready].do(fill(ready))
-            made[ready].do(f"insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues) values ('{WORKER}', now() + interval '1 day', 1, 'h', 'h', '0', 1, '{{}}')")
+            made[ready].do(
+                f"insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues) values ('{WORKER}', now() + interval '1 day', 1, 'h', 'h', '0', 1, '{{}}')"
+            )
             made[ready].watch()
         return made[ready]
 
@@ -170,7 +174,9 @@ def table(request: pytest.FixtureRequest, large: Table) -> Table:
 CLAIM = "select id from jobwell.claim(%s, %s, %s, %s, %s, 0, %s, %s, 8388608)"
 
 
-def claim(table: Table, want: int = 100, queues: list[str] = ALL_QUEUES, gates: list[int] = ALL_GATES) -> tuple[list[uuid.UUID], uuid.UUID]:
+def claim(
+    table: Table, want: int = 100, queues: list[str] = ALL_QUEUES, gates: list[int] = ALL_GATES
+) -> tuple[list[uuid.UUID], uuid.UUID]:
     claim_id = uuid.uuid4()
     rows = table.run(CLAIM, [WORKER, claim_id, queues, gates, want, FIRST_GATE, ""])
     return [row[0] for row in rows], claim_id
@@ -237,7 +243,9 @@ def test_settle(table: Table, verb: str) -> None:
 
 
 def test_flip_due(table: Table) -> None:
-    table.do("update jobwell.jobs set run_at = now() - interval '1 minute' where id = any(array(select id from jobwell.jobs where state in ('scheduled', 'retrying') order by run_at limit 500))")
+    table.do(
+        "update jobwell.jobs set run_at = now() - interval '1 minute' where id = any(array(select id from jobwell.jobs where state in ('scheduled', 'retrying') order by run_at limit 500))"
+    )
     check(table, lambda: table.run("select * from jobwell.flip_due(400)"), bound=2000)
     check(table, lambda: table.run("select * from jobwell.flip_due(1000)"), bound=3000)
     check(table, lambda: table.run("select * from jobwell.flip_due(1000)"), bound=3000)
@@ -254,7 +262,13 @@ def test_rescue(table: Table) -> None:
 
 
 def test_insert_and_wake(table: Table) -> None:
-    check(table, lambda: table.do("insert into jobwell.jobs (id, gate, task) values (gen_random_uuid(), 1, 't'); select jobwell.wake(array['default'])"), bound=10)
+    check(
+        table,
+        lambda: table.do(
+            "insert into jobwell.jobs (id, gate, task) values (gen_random_uuid(), 1, 't'); select jobwell.wake(array['default'])"
+        ),
+        bound=10,
+    )
 
 
 def test_what_a_worker_asks_about_itself(table: Table) -> None:
@@ -269,9 +283,7 @@ def test_what_a_worker_asks_about_itself(table: Table) -> None:
 
 def claim_cost(table: Table, queues: list[str], want: int = 100, times: int = 10) -> float:
     """Buffers touched by one claim, in the middle."""
-    costs = []
-    for _ in range(times):
-        costs.append(table.cost(CLAIM, [WORKER, uuid.uuid4(), queues, ALL_GATES, want, FIRST_GATE, ""]))
+    costs = [table.cost(CLAIM, [WORKER, uuid.uuid4(), queues, ALL_GATES, want, FIRST_GATE, ""]) for _ in range(times)]
     return sorted(costs)[times // 2]
 
 
@@ -303,5 +315,7 @@ def test_the_cost_of_a_finish_does_not_grow_with_the_table(large: Table, small: 
 
 def test_what_waits_costs_the_claim_nothing(large: Table) -> None:
     """A hundred thousand parked jobs and retries are not in the way of ten that are ready, in the same queue, rank and lane."""
-    large.do("insert into jobwell.jobs (id, queue, gate, task, tenant) select gen_random_uuid(), 'parked', 1, 'task', 't1' from generate_series(1, 10)")
+    large.do(
+        "insert into jobwell.jobs (id, queue, gate, task, tenant) select gen_random_uuid(), 'parked', 1, 'task', 't1' from generate_series(1, 10)"
+    )
     assert claim_cost(large, ["parked"], want=10, times=1) < 800

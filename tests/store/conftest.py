@@ -56,6 +56,12 @@ async def hand(hands: Hands) -> Hand:
 @pytest.fixture
 def travel(store: Store) -> Iterator[Callable[[str], None]]:
     """Move this schema's clock by an interval, such as "-3 days"; it is right again at the end."""
-    body = f"create or replace function {store.statements.schema}.now() returns timestamptz language sql volatile parallel safe as $$ select clock_timestamp(){{}} $$"
-    yield lambda by: store.conn.execute(body.format(f" + interval '{by}'"))  # type: ignore[call-overload, func-returns-value]
-    store.conn.execute(body.format(""))  # type: ignore[call-overload]
+    head = (
+        f"create or replace function {store.statements.schema}.now() returns timestamptz language sql volatile parallel safe as"
+    )
+
+    def move(by: str) -> None:
+        store.conn.execute(f"{head} $$ select clock_timestamp() + interval '{by}' $$")
+
+    yield move
+    store.conn.execute(f"{head} $$ select clock_timestamp() $$")

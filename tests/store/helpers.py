@@ -26,7 +26,7 @@ DONE = Succeeded()
 
 def new(count: int = 1, **columns: Any) -> list[NewJob]:
     """Jobs as `task.job(…)` makes them, with chosen columns."""
-    usual = {
+    usual: dict[str, Any] = {
         "task": TASK, "queue": "default", "rank": 100, "gate": GATE, "tenant": "", "lock_key": "", "args": "{}", "size": 2,
         "delay": 0.0, "run_at": None, "deadline": 3600.0,
     }  # fmt: skip
@@ -55,7 +55,7 @@ class Store:
 
     def ask(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Rows."""
-        return self.conn.execute(query, parameters).fetchall()  # type: ignore[call-overload, no-any-return]
+        return self.conn.execute(query, parameters).fetchall()
 
     def one(self, query: str, *parameters: Any) -> Any:
         """The only row, or its only value."""
@@ -68,7 +68,7 @@ class Store:
 
     def states(self) -> dict[str, int]:
         """How many live jobs there are in each state."""
-        return dict(self.ask("select state, count(*) from jobs group by state"))  # type: ignore[arg-type]
+        return dict(self.ask("select state, count(*) from jobs group by state"))
 
     def snapshot(self) -> list[tuple[Any, ...]]:
         """Everything that a verb might change."""
@@ -102,7 +102,9 @@ class Hand:
     async def end(self, end: Any, *pairs: tuple[UUID, UUID]) -> set[UUID]:
         """Bring jobs to the same end by the verb that it belongs to. Gives what was lost."""
         if isinstance(end, Succeeded):
-            return await self.verbs.finish(self.conn, [job for job, _ in pairs], [claim for _, claim in pairs], [end] * len(pairs))
+            return await self.verbs.finish(
+                self.conn, [job for job, _ in pairs], [claim for _, claim in pairs], [end] * len(pairs)
+            )
         if isinstance(end, Failed):
             return await self.verbs.fail(self.conn, [(job, claim, TASK, end) for job, claim in pairs])
         if isinstance(end, Retrying):

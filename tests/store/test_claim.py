@@ -53,7 +53,9 @@ async def test_age_counts_from_becoming_ready_not_from_the_id(store: Store, hand
 
 @pytest.mark.parametrize("want", [1, 2, 3, 7, 10, 50, 99, 100, 500])
 async def test_never_more_than_asked_for_and_never_fewer_than_there_are(store: Store, hand: Hand, want: int) -> None:
-    store.put([job for n in range(100) for job in new(1, tenant=f"t{n % 13}", rank=100 + n % 3, queue=("default", "bulk")[n % 2])])
+    store.put(
+        [job for n in range(100) for job in new(1, tenant=f"t{n % 13}", rank=100 + n % 3, queue=("default", "bulk")[n % 2])]
+    )
     rows = await hand.claim(want, queues=("default", "bulk"))
     assert len(rows) == len(set(ids(rows))) == min(want, 100)
     assert store.states().get("running", 0) == min(want, 100)
@@ -133,7 +135,9 @@ async def test_a_gate_is_shut_for_all_its_tenants(store: Store, hand: Hand) -> N
 
 @pytest.mark.parametrize("gate", [1 - 2**63, 2**63 - 1, 0])
 @pytest.mark.parametrize("tenant", ["", "\U0010fffe" * 3, "\uffff"])
-async def test_no_gate_and_no_tenant_is_too_small_or_too_large_to_be_reached(store: Store, hand: Hand, gate: int, tenant: str) -> None:
+async def test_no_gate_and_no_tenant_is_too_small_or_too_large_to_be_reached(
+    store: Store, hand: Hand, gate: int, tenant: str
+) -> None:
     (job,) = store.put_new(1, gate=gate, tenant=tenant)
     assert ids(await hand.claim(5, gates=(gate,))) == [job]
 

@@ -58,7 +58,9 @@ async def test_a_thousand_for_each_commit_the_oldest_first(store: Store, hand: H
     assert flipped == 1000
     assert next_in is not None
     assert next_in < 0  # more are due
-    assert store.one("select max(run_at) from jobs where state = 'ready'") < store.one("select min(run_at) from jobs where state = 'scheduled'")
+    assert store.one("select max(run_at) from jobs where state = 'ready'") < store.one(
+        "select min(run_at) from jobs where state = 'scheduled'"
+    )
     assert [await flip_count(hand) for _ in range(3)] == [1000, 500, 0]
     assert store.states() == {"ready": 2500}
 

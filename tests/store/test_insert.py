@@ -20,7 +20,15 @@ Columns = dict[str, Any]
 
 CASES: dict[str, Columns] = {
     "plain": {},
-    "everything said": {"queue": "bulk", "task": "hr.move", "gate": -(2**63), "rank": 0, "tenant": "финансы", "lock_key": "k:1", "deadline": 5.0},
+    "everything said": {
+        "queue": "bulk",
+        "task": "hr.move",
+        "gate": -(2**63),
+        "rank": 0,
+        "tenant": "финансы",
+        "lock_key": "k:1",
+        "deadline": 5.0,
+    },
     "last gate, last rank": {"gate": 2**63 - 1, "rank": 200},
     "delayed": {"delay": 3600.0},
     "due in the future": {"run_at": datetime.now(UTC) + timedelta(days=2)},

@@ -9,7 +9,9 @@ from tests.store.helpers import DONE, GATE, Hand, Store, ids, new
 LONG_AGO = 0
 
 
-def lane(tenant: str = "", rank: int = 100, since: int = LONG_AGO, queue: str = "default") -> tuple[tuple[str, int, int, str], int]:
+def lane(
+    tenant: str = "", rank: int = 100, since: int = LONG_AGO, queue: str = "default"
+) -> tuple[tuple[str, int, int, str], int]:
     return (queue, rank, GATE, tenant), since
 
 
@@ -30,7 +32,9 @@ async def test_a_mark_hides_what_became_ready_before_it(store: Store, hand: Hand
 
 
 async def test_ranks_shares_locks_and_size_hold_there_too(store: Store, hand: Hand) -> None:
-    store.put([*new(50, tenant="a"), *new(50, tenant="b"), *new(3, tenant="z", rank=10), *new(5, tenant="k", lock_key="k", rank=20)])
+    store.put(
+        [*new(50, tenant="a"), *new(50, tenant="b"), *new(3, tenant="z", rank=10), *new(5, tenant="k", lock_key="k", rank=20)]
+    )
     lanes = [lane("a"), lane("b"), lane("z", 10), lane("k", 20)]
     assert Counter(row.tenant for row in await hand.claim(24, lanes=lanes)) == {"z": 3, "k": 1, "a": 10, "b": 10}
     store.put_new(40, tenant="large", size=1024 * 1024, rank=0)

@@ -44,7 +44,9 @@ async def test_each_key_has_one_in_one_claim(store: Store, hand: Hand) -> None:
     assert set(running_keys(store).values()) == {1}
 
 
-@pytest.mark.parametrize("end", [DONE, FAILED, Retrying(60.0, FAILURE), Snoozed(60.0), Released("shutdown")], ids=lambda end: type(end).__name__)
+@pytest.mark.parametrize(
+    "end", [DONE, FAILED, Retrying(60.0, FAILURE), Snoozed(60.0), Released("shutdown")], ids=lambda end: type(end).__name__
+)
 async def test_the_key_is_free_after_each_kind_of_end(store: Store, hand: Hand, end: object) -> None:
     first, second = store.put_new(2, lock_key="k")
     await hand.claim(10)

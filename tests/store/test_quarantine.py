@@ -31,7 +31,9 @@ async def fail(store: Store, hand: Hand, end: Failed = FAILED, **columns: Any) -
 
 async def test_back_to_ready_with_a_new_budget_and_a_new_deadline(store: Store, hand: Hand) -> None:
     job = await fail(store, hand, tenant="hr", lock_key="k", rank=7, deadline=120.0, args="[1]")
-    store.conn.execute("update quarantine set deadline = deadline - interval '1 day', run_at = run_at - interval '1 day', enqueued_at = enqueued_at - interval '1 day'")
+    store.conn.execute(
+        "update quarantine set deadline = deadline - interval '1 day', run_at = run_at - interval '1 day', enqueued_at = enqueued_at - interval '1 day'"
+    )
     assert retry(store, ids=[job]) == [job]
     assert store.count("quarantine") == 0
     columns = "id, state, attempt, failures, crashes, losses, postponements, tenant, lock_key, rank, args::text, deadline - run_at, run_at > clock_timestamp() - interval '1 minute', claim_id, worker"
@@ -49,7 +51,10 @@ async def test_a_selection_takes_what_fits_all_of_it(store: Store, hand: Hand) -
     b = await fail(store, hand, Failed(Reason.REJECTED, FAILURE), tenant="a")
     c = await fail(store, hand, queue="bulk", task="other", gate=5)
     assert count(store) == 3
-    assert [count(store, **{name: value}) for name, value in {"tenant": "a", "reason": "rejected", "queue": "bulk", "task": "other", "ids": [a, b]}.items()] == [2, 1, 1, 1, 2]
+    assert [
+        count(store, **{name: value})
+        for name, value in {"tenant": "a", "reason": "rejected", "queue": "bulk", "task": "other", "ids": [a, b]}.items()
+    ] == [2, 1, 1, 1, 2]
     assert count(store, tenant="a", reason="exhausted") == 1
     assert count(store, ids=[]) == 0
     assert retry(store, tenant="a", reason="exhausted") == [a]

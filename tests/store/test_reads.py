@@ -57,7 +57,11 @@ async def test_lists_are_newest_first_over_all_places(store: Store, everywhere: 
 async def test_a_filter_takes_what_fits_all_of_it(store: Store, everywhere: dict[str, UUID]) -> None:
     for state, job in everywhere.items():
         assert [row["id"] for row in jobs(store, state=state)] == [job]
-    assert [row["id"] for row in jobs(store, queue="bulk")] == [row["id"] for row in jobs(store, tenant="hr")] == [everywhere["scheduled"]]
+    assert (
+        [row["id"] for row in jobs(store, queue="bulk")]
+        == [row["id"] for row in jobs(store, tenant="hr")]
+        == [everywhere["scheduled"]]
+    )
     assert jobs(store, queue="bulk", state="ready") == []
     (failed,) = run(store.conn, reads.quarantine(store.statements, Filter(reason="exhausted")))
     assert failed["id"] == everywhere["failed"]
@@ -79,7 +83,14 @@ async def test_an_id_is_found_by_its_beginning(store: Store, everywhere: dict[st
 async def test_the_overview_counts(store: Store, everywhere: dict[str, UUID]) -> None:
     store.put(new(2, queue="unknown to the app"))
     seen = run(store.conn, reads.overview(store.statements, ["default", "reports"]))
-    assert seen["states"] == {"ready": 3, "running": 1, "scheduled": 1, "retrying": 1, "quarantined": 1, "finished in the last hour": 1}
+    assert seen["states"] == {
+        "ready": 3,
+        "running": 1,
+        "scheduled": 1,
+        "retrying": 1,
+        "quarantined": 1,
+        "finished in the last hour": 1,
+    }
     by_queue = {row["queue"]: row for row in seen["queues"]}
     assert {name: row["ready"] for name, row in by_queue.items()} == {"default": 1, "reports": 0, "unknown to the app": 2}
     assert by_queue["reports"]["oldest_seconds"] is None

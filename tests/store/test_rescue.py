@@ -38,7 +38,9 @@ class Desk:
         return int(self("rescue", limit=limit, bound=bound))
 
     def end_lease(self, worker: UUID) -> None:
-        self.store.conn.execute("update workers set lease_until = clock_timestamp() - interval '1 second' where id = %s", [worker])
+        self.store.conn.execute(
+            "update workers set lease_until = clock_timestamp() - interval '1 second' where id = %s", [worker]
+        )
 
     def state(self, worker: UUID) -> str | None:
         found = self.store.ask("select state from workers where id = %s", worker)
@@ -52,7 +54,17 @@ def test_a_registered_worker_is_seen(desk: Desk) -> None:
     worker = desk.register(queues=("default", "bulk"))
     (row,) = desk("all")
     shown = {name: row[name] for name in ("id", "name", "host", "pid", "version", "state", "queues", "slots", "busy")}
-    assert shown == {"id": worker, "name": "h/7", "host": "h", "pid": 7, "version": "1", "state": "live", "queues": ["default", "bulk"], "slots": 5, "busy": 0}
+    assert shown == {
+        "id": worker,
+        "name": "h/7",
+        "host": "h",
+        "pid": 7,
+        "version": "1",
+        "state": "live",
+        "queues": ["default", "bulk"],
+        "slots": 5,
+        "busy": 0,
+    }
     assert row["silent"] >= 0
     assert row["up"] >= row["silent"]
 
@@ -196,7 +208,9 @@ async def test_a_rescue_goes_piece_by_piece(desk: Desk, store: Store, hand: Hand
     assert store.states() == {"ready": 25}
 
 
-async def test_losses_are_followed_by_growing_delays_and_at_the_bound_by_the_quarantine(desk: Desk, store: Store, hand: Hand) -> None:
+async def test_losses_are_followed_by_growing_delays_and_at_the_bound_by_the_quarantine(
+    desk: Desk, store: Store, hand: Hand
+) -> None:
     (job,) = store.put_new(1, lock_key="k", tenant="hr", args="[1]")
     delays = []
     for _ in range(4):
@@ -234,7 +248,9 @@ async def test_the_delay_has_an_end(desk: Desk, store: Store, hand: Hand) -> Non
 
 async def test_a_rescue_is_blind_to_tasks_queues_and_keys(desk: Desk, store: Store, hand: Hand) -> None:
     """Cases A17 and A21: whoever sweeps need not know the task or serve its queue; what waits on the same key is no obstacle."""
-    for n, columns in enumerate([{"queue": "elsewhere", "task": "unknown", "gate": 5}, {"lock_key": "k"}, {"rank": 200, "tenant": "t"}]):
+    for n, columns in enumerate(
+        [{"queue": "elsewhere", "task": "unknown", "gate": 5}, {"lock_key": "k"}, {"rank": 200, "tenant": "t"}]
+    ):
         store.put_new(2, **columns)
         assert len(await hand.claim(1, queues=("default", "elsewhere"), gates=(5, new(1)[0].gate))) == 1, n
     desk("leave", hand.worker)

@@ -74,7 +74,15 @@ async def test_a_failure_that_is_not_the_tasks_is_not_counted(store: Store, hand
 async def test_retry_waits_and_counts(store: Store, hand: Hand) -> None:
     job, claim = await claimed(store, hand)
     assert await hand.end(Retrying(60.0, FAILURE, "cut to a minute"), (job, claim)) == set()
-    assert store.one("select state, failures, attempt, postponements, claim_id, worker, ready_at from jobs") == ("retrying", 1, 1, 0, None, None, None)
+    assert store.one("select state, failures, attempt, postponements, claim_id, worker, ready_at from jobs") == (
+        "retrying",
+        1,
+        1,
+        0,
+        None,
+        None,
+        None,
+    )
     assert store.one("select extract(epoch from run_at - jobs.enqueued_at)::float from jobs") == pytest.approx(60, abs=5)
     assert store.one("select outcome, kind, error_type, message, traceback, note, next_at = (select run_at from jobs), claim_id from attempts") == (
         "retrying", "unknown", "ValueError", "it did not work", "Traceback …", "cut to a minute", True, claim,
@@ -84,14 +92,32 @@ async def test_retry_waits_and_counts(store: Store, hand: Hand) -> None:
 async def test_a_snooze_costs_no_attempt(store: Store, hand: Hand) -> None:
     job, claim = await claimed(store, hand)
     await hand.end(Snoozed(60.0, "not yet"), (job, claim))
-    assert store.one("select state, attempt, failures, postponements, ready_at, started_at from jobs") == ("scheduled", 0, 0, 1, None, None)
-    assert store.one("select outcome, attempt, note, next_at = (select run_at from jobs) from attempts") == ("snoozed", 1, "not yet", True)
+    assert store.one("select state, attempt, failures, postponements, ready_at, started_at from jobs") == (
+        "scheduled",
+        0,
+        0,
+        1,
+        None,
+        None,
+    )
+    assert store.one("select outcome, attempt, note, next_at = (select run_at from jobs) from attempts") == (
+        "snoozed",
+        1,
+        "not yet",
+        True,
+    )
 
 
 async def test_a_hand_back_is_ready_at_once_and_costs_no_attempt(store: Store, hand: Hand) -> None:
     job, claim = await claimed(store, hand)
     await hand.end(Released("shutdown"), (job, claim))
-    assert store.one("select state, attempt, failures, postponements, ready_at >= enqueued_at from jobs") == ("ready", 0, 0, 1, True)
+    assert store.one("select state, attempt, failures, postponements, ready_at >= enqueued_at from jobs") == (
+        "ready",
+        0,
+        0,
+        1,
+        True,
+    )
     assert store.one("select outcome, attempt, note from attempts") == ("released", 1, "shutdown")
     row = await hand.claim_one()
     assert (row.id, row.attempt, row.postponements) == (job, 1, 1)
@@ -123,7 +149,9 @@ async def test_each_of_a_batch_has_its_own_end(store: Store, hand: Hand) -> None
     rows = ids(await hand.claim(5))
     claims = [hand.claim_id] * 5
     await hand.verbs.finish(hand.conn, rows[:2], claims[:2], [Succeeded("1"), Succeeded(None, "none")])
-    await hand.verbs.retry(hand.conn, [(job, hand.claim_id, Retrying(10.0 * n, Failure("E", f"m{n}"))) for n, job in enumerate(rows[2:], 1)])
+    await hand.verbs.retry(
+        hand.conn, [(job, hand.claim_id, Retrying(10.0 * n, Failure("E", f"m{n}"))) for n, job in enumerate(rows[2:], 1)]
+    )
     assert set(store.ask("select id, result::text, note from finished")) == {(rows[0], "1", None), (rows[1], None, "none")}
     assert store.ask("select job_id, message, round(extract(epoch from next_at - ended_at)) from attempts order by message") == [
         (job, f"m{n}", 10 * n) for n, job in enumerate(rows[2:], 1)
@@ -193,7 +221,11 @@ async def test_in_a_mixed_batch_the_good_ones_end_and_the_lost_are_told(store: S
     store.put_new(6)
     rows = ids(await hand.claim(6))
     good, stale, gone = rows[:3], rows[3:], [new_id(), new_id()]
-    pairs = [*[(job, hand.claim_id) for job in good], *[(job, new_id()) for job in stale], *[(job, hand.claim_id) for job in gone]]
+    pairs = [
+        *[(job, hand.claim_id) for job in good],
+        *[(job, new_id()) for job in stale],
+        *[(job, hand.claim_id) for job in gone],
+    ]
     assert await hand.end(end, *pairs[::2], *pairs[1::2]) == {*stale, *gone}
     assert {row[0] for row in store.ask("select id from jobs where state = 'running'")} == set(stale)
 
@@ -202,7 +234,9 @@ def taken_back(store: Store, workers: WorkerVerbs, hand: Hand) -> None:
     """Its row was gone for a moment."""
     run(store.conn, workers.leave(hand.worker))
     assert run(store.conn, workers.rescue(limit=10, bound=10)) == 1
-    run(store.conn, workers.register(hand.worker, lease=60.0, pid=1, host="h", name="h", version="0", slots=9, queues=["default"]))
+    run(
+        store.conn, workers.register(hand.worker, lease=60.0, pid=1, host="h", name="h", version="0", slots=9, queues=["default"])
+    )
 
 
 @each_end

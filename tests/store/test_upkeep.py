@@ -157,7 +157,13 @@ def test_old_rows_of_the_default_go_in_pieces(upkeep: Upkeep, table: str) -> Non
 async def test_payloads_go_only_when_their_job_is_nowhere(upkeep: Upkeep, store: Store, hand: Hand) -> None:
     text = '"' + "x" * 5000 + '"'
     names = ["live", "waits", "runs", "retries", "finished", "failed", "gone"]
-    jobs = dict(zip(names, [job for name in names for job in new(1, args=text, size=len(text), delay=60.0 if name == "waits" else 0.0)], strict=True))
+    jobs = dict(
+        zip(
+            names,
+            [job for name in names for job in new(1, args=text, size=len(text), delay=60.0 if name == "waits" else 0.0)],
+            strict=True,
+        )
+    )
     store.put([jobs[name] for name in names if name not in {"live", "waits"}])
     claimed = {row.id for row in await hand.claim(5)}
     assert len(claimed) == 5
@@ -171,7 +177,9 @@ async def test_payloads_go_only_when_their_job_is_nowhere(upkeep: Upkeep, store:
 
 
 def test_the_walk_over_payloads_goes_on_where_it_stopped(upkeep: Upkeep, store: Store) -> None:
-    store.conn.execute("insert into payloads select lpad(to_hex(n), 32, '0')::uuid, '1' from generate_series(1, %s) n", [2 * PIECE + 10])
+    store.conn.execute(
+        "insert into payloads select lpad(to_hex(n), 32, '0')::uuid, '1' from generate_series(1, %s) n", [2 * PIECE + 10]
+    )
     after, looks = FIRST, []
     while True:
         looked, last = upkeep("delete_payloads", after=after, seconds=-60.0)

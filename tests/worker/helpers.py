@@ -161,7 +161,7 @@ class Acts:
         if word == "fail twice" and ctx.attempt < 3:
             raise ConnectionResetError("gone")
         if word in RAISED:
-            raise RAISED[word]()
+            raise RAISED[word]
         return {"n": n}
 
     @property
@@ -200,7 +200,11 @@ class Desk:
 
     def states(self) -> dict[str, int]:
         """Jobs by state, wherever they are."""
-        found = dict(self.conn.execute("select state, count(*) from jobs group by 1 union all select state, count(*) from finished group by 1").fetchall())
+        found = dict(
+            self.conn.execute(
+                "select state, count(*) from jobs group by 1 union all select state, count(*) from finished group by 1"
+            ).fetchall()
+        )
         (failed,) = self.conn.execute("select count(*) from quarantine").fetchone() or (0,)
         return found | ({"failed": failed} if failed else {})
 
@@ -216,12 +220,12 @@ class Desk:
 
     def one(self, query: str, *parameters: Any) -> Any:
         """The only row, or its only value."""
-        (row,) = self.conn.execute(query, parameters).fetchall()  # type: ignore[call-overload]
+        (row,) = self.conn.execute(query, parameters).fetchall()
         return row[0] if len(row) == 1 else row
 
     def all(self, query: str, *parameters: Any) -> list[Any]:
         """Rows, or their only values."""
-        rows = self.conn.execute(query, parameters).fetchall()  # type: ignore[call-overload]
+        rows = self.conn.execute(query, parameters).fetchall()
         return [row[0] if len(row) == 1 else row for row in rows]
 
     def outcomes(self, handle: Any) -> list[str]:

@@ -1,7 +1,6 @@
 """Jobs for later (case A1): not touched before they are due, and each run once."""
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,8 +10,12 @@ from tests.waiting import auntil
 from tests.worker.helpers import Acts, Desk, working
 
 
-@pytest.mark.parametrize(("amount", "within"), [(1000, 2.0), pytest.param(20_000, 30.0, marks=[pytest.mark.long, pytest.mark.timeout(300)])])
-async def test_many_jobs_for_later_with_a_restart_in_the_middle(app: App, acts: Acts, desk: Desk, amount: int, within: float) -> None:
+@pytest.mark.parametrize(
+    ("amount", "within"), [(1000, 2.0), pytest.param(20_000, 30.0, marks=[pytest.mark.long, pytest.mark.timeout(300)])]
+)
+async def test_many_jobs_for_later_with_a_restart_in_the_middle(
+    app: App, acts: Acts, desk: Desk, amount: int, within: float
+) -> None:
     """Each runs once, none before its time; one worker ends and another begins while they come due."""
     start = datetime.now(UTC) + timedelta(seconds=0.5)
     app.enqueue_many(acts.act.using(run_after=start + timedelta(seconds=within * n / amount)).job("ok", n) for n in range(amount))
@@ -36,9 +39,8 @@ async def test_many_jobs_for_later_cost_a_worker_nothing(app: App, acts: Acts, d
 
 
 @pytest.fixture
-def _slow(app: App) -> Iterator[None]:
+def _slow(app: App) -> None:
     app.override({"poll": 30})
-    yield
 
 
 @pytest.mark.usefixtures("_slow")

@@ -131,7 +131,9 @@ async def test_transactions_that_commit_in_another_order_than_they_began_lose_no
     assert sorted(ran.n for ran in acts.ran) == [*range(10), *[100] * 10]
 
 
-async def test_a_worker_that_dies_between_commit_and_wake_up_is_no_loss(app: App, acts: Acts, desk: Desk, caller: "Connection[Any]") -> None:
+async def test_a_worker_that_dies_between_commit_and_wake_up_is_no_loss(
+    app: App, acts: Acts, desk: Desk, caller: "Connection[Any]"
+) -> None:
     """Nobody is there when the caller commits: the row alone is enough."""
     with caller.transaction():
         handle = acts.act.using(conn=caller).enqueue("ok")

@@ -102,7 +102,9 @@ MALFORMED: dict[str, Callable[[], BaseException]] = {
 
 @both
 @pytest.mark.parametrize("name", MALFORMED)
-async def test_a_malformed_error_is_an_error_and_counts(app: App, acts_with: Callable[..., Acts], desk: Desk, kind: str, name: str) -> None:
+async def test_a_malformed_error_is_an_error_and_counts(
+    app: App, acts_with: Callable[..., Acts], desk: Desk, kind: str, name: str
+) -> None:
     """It must not be taken for a fault of the worker, which would hand the job back uncounted, again and again."""
     acts = acts_with(retry=Fixed("5ms", attempts=2), deadline="5s")
     acts.words["malformed"] = raising(MALFORMED[name])
@@ -203,7 +205,12 @@ async def test_an_outcome_that_the_store_refuses_is_stored_bare_and_others_with_
 ) -> None:
     """The last resort: here the cleaning of texts is switched off, as if it had forgotten something."""
     monkeypatch.setattr("jobwell.core.text.clean", lambda value, limit: value)
-    acts.words |= {"bad": raising(lambda: PermissionError("a\x00b")), "good": raising(lambda: PermissionError("plain")), "late": raising(lambda: Snooze(60, "a\x00b")), "again": raising(lambda: Retry("a\x00b", after=60))}
+    acts.words |= {
+        "bad": raising(lambda: PermissionError("a\x00b")),
+        "good": raising(lambda: PermissionError("plain")),
+        "late": raising(lambda: Snooze(60, "a\x00b")),
+        "again": raising(lambda: Retry("a\x00b", after=60)),
+    }
     task = getattr(acts, kind)
     handles = {word: [task.enqueue(word) for _ in range(3)] for word in ("bad", "good", "late", "again", "ok")}
     async with working(app):

@@ -27,7 +27,10 @@ def silent(desk: Desk, seconds: float = 1.0) -> UUID:
 
 
 def run_by(desk: Desk, worker: UUID, job: Any) -> None:
-    desk.conn.execute("update jobs set state = 'running', attempt = 1, worker = %s, claim_id = %s, started_at = now(), ready_at = null where id = %s", [worker, new_id(), job.id])
+    desk.conn.execute(
+        "update jobs set state = 'running', attempt = 1, worker = %s, claim_id = %s, started_at = now(), ready_at = null where id = %s",
+        [worker, new_id(), job.id],
+    )
 
 
 async def test_the_jobs_of_a_silent_worker_run_again_here(app: App, acts: Acts, desk: Desk) -> None:
@@ -59,7 +62,9 @@ async def test_a_task_that_the_rescuer_does_not_know_goes_back_to_its_own_queue(
     assert (job["queue"], job["losses"], job["state"]) == ("bulk", 1, "ready")
 
 
-async def test_who_cannot_renew_stops_its_jobs_and_itself(app: App, acts: Acts, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_cannot_renew_stops_its_jobs_and_itself(
+    app: App, acts: Acts, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Case A13: only the heartbeat cannot reach the store."""
     app.override({"lease": 2})
     true, cut = Database.connect, False
@@ -74,7 +79,10 @@ async def test_who_cannot_renew_stops_its_jobs_and_itself(app: App, acts: Acts, 
     async with starting(app, slots=1) as (_, task):
         await auntil(lambda: acts.under_way == 1)
         cut = True
-        desk.conn.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'jobwell heartbeat' and query like %s", [f"%{app.settings.schema}%"])
+        desk.conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'jobwell heartbeat' and query like %s",
+            [f"%{app.settings.schema}%"],
+        )
         assert await asyncio.wait_for(asyncio.shield(task), 2 * 2 + PATIENCE) == 3
     assert acts.under_way == 0
     assert acts.ran[0].context.cancelled
@@ -110,7 +118,9 @@ class Clock:
 
 async def test_who_has_just_come_gives_nobody_up_for_a_lease(app: App, acts: Acts, desk: Desk) -> None:
     link, clock = Link(app.database, "test"), Clock()
-    rescue = Rescue(WorkerVerbs(app.database.statements), link, silent(desk, -60.0), every=1.0, lease=10.0, clock=clock, rescued=lambda: None)
+    rescue = Rescue(
+        WorkerVerbs(app.database.statements), link, silent(desk, -60.0), every=1.0, lease=10.0, clock=clock, rescued=lambda: None
+    )
     handle = acts.act.enqueue("ok")
     run_by(desk, silent(desk), handle)
     clock.now += 9.9
@@ -125,7 +135,9 @@ async def test_who_has_just_come_gives_nobody_up_for_a_lease(app: App, acts: Act
 async def test_who_is_about_to_lose_its_own_lease_gives_nobody_up(app: App, acts: Acts, desk: Desk) -> None:
     """After a freeze, or a step of the clock, all leases look old at once."""
     link, clock = Link(app.database, "test"), Clock()
-    rescue = Rescue(WorkerVerbs(app.database.statements), link, silent(desk), every=1.0, lease=10.0, clock=clock, rescued=lambda: None)
+    rescue = Rescue(
+        WorkerVerbs(app.database.statements), link, silent(desk), every=1.0, lease=10.0, clock=clock, rescued=lambda: None
+    )
     clock.now += 100
     handle = acts.act.enqueue("ok")
     run_by(desk, silent(desk), handle)
@@ -141,7 +153,9 @@ async def test_after_an_outage_nobody_is_given_up_for_a_lease(app: App, acts: Ac
     def rescued() -> None:
         told[0] += 1
 
-    rescue = Rescue(WorkerVerbs(app.database.statements), link, silent(desk, -60.0), every=1.0, lease=10.0, clock=clock, rescued=rescued)
+    rescue = Rescue(
+        WorkerVerbs(app.database.statements), link, silent(desk, -60.0), every=1.0, lease=10.0, clock=clock, rescued=rescued
+    )
     clock.now += 100
     rescue.failed(StoreUnavailable("away"))
     handle, worker = acts.act.enqueue("ok"), silent(desk)

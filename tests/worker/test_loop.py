@@ -20,7 +20,9 @@ class Service:
         self.ticks = 0
         self.fatal: list[BaseException] = []
         self.errors: list[BaseException] = []
-        self.loop = Loop("test", self.tick, expected=lambda error: isinstance(error, OSError), on_fatal=self.died, on_error=self.errors.append)
+        self.loop = Loop(
+            "test", self.tick, expected=lambda error: isinstance(error, OSError), on_fatal=self.died, on_error=self.errors.append
+        )
 
     async def tick(self) -> float:
         self.ticks += 1

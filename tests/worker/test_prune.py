@@ -58,7 +58,9 @@ async def prune(app: App, desk: Desk) -> AsyncIterator[Prune]:
     await link.close()
 
 
-async def test_a_round_makes_the_days_ahead_and_drops_the_old_ones(bare: Desk, prune: Prune, travel: Callable[[str], None]) -> None:
+async def test_a_round_makes_the_days_ahead_and_drops_the_old_ones(
+    bare: Desk, prune: Prune, travel: Callable[[str], None]
+) -> None:
     travel("-12 days")
     await prune.tick()
     assert len(days(bare)) == len(days(bare, "attempts")) == 8
@@ -85,7 +87,9 @@ async def test_a_reader_puts_the_drop_off_and_nothing_else(
     assert not set(old) & set(days(bare))
 
 
-async def test_an_open_transaction_of_a_finish_puts_new_partitions_off(bare: Desk, prune: Prune, database_url: str, schema: str) -> None:
+async def test_an_open_transaction_of_a_finish_puts_new_partitions_off(
+    bare: Desk, prune: Prune, database_url: str, schema: str
+) -> None:
     with psycopg.connect(database_url) as writer:
         writer.execute(
             f"insert into {schema}.finished (id, enqueued_at, run_at, rank, attempt, failures, bytes, queue, task, state, tenant)"  # type: ignore[call-overload]

@@ -33,7 +33,7 @@ async def test_the_traceback_begins_in_user_code(app: App, acts: Acts, desk: Des
     handle = acts.act.enqueue("logical")
     async with working(app):
         job = await desk.end(handle)
-    assert "raise RAISED[word]()" in job["traceback"]
+    assert "raise RAISED[word]" in job["traceback"]
     assert "attempt.py" not in job["traceback"]
     assert desk.one("select fingerprint from quarantine") == "act|FileNotFoundError|helpers.py:_do"
 
@@ -41,7 +41,7 @@ async def test_the_traceback_begins_in_user_code(app: App, acts: Acts, desk: Des
 async def test_causes_are_in_the_traceback(app: App, acts: Acts, desk: Desk) -> None:
     def chained(ctx: Any, n: int) -> None:
         try:
-            raise KeyError("inner")
+            raise KeyError("inner")  # noqa: TRY301  the cause, as user code has it
         except KeyError as error:
             raise PermissionError("outer") from error
 
@@ -74,7 +74,9 @@ WISHES = [
 
 
 @pytest.mark.parametrize(("name", "wish", "least"), WISHES, ids=[name for name, *_ in WISHES])
-async def test_a_wish_is_never_undercut(app: App, acts: Acts, desk: Desk, name: str, wish: Callable[[], Any], least: float) -> None:
+async def test_a_wish_is_never_undercut(
+    app: App, acts: Acts, desk: Desk, name: str, wish: Callable[[], Any], least: float
+) -> None:
     def raise_it(ctx: Any, n: int) -> None:
         raise Retry("429", after=wish())
 
@@ -134,7 +136,9 @@ async def test_snoozing_for_ever_ends_at_the_deadline(app: App, acts: Acts, desk
 
 
 async def test_a_snooze_until_a_moment_ago_comes_again_at_once(app: App, acts: Acts, desk: Desk) -> None:
-    acts.words["ago"] = lambda ctx, n: None if len(acts.ran) > 3 else (_ for _ in ()).throw(Snooze(datetime(2020, 1, 1, tzinfo=UTC)))
+    acts.words["ago"] = lambda ctx, n: (
+        None if len(acts.ran) > 3 else (_ for _ in ()).throw(Snooze(datetime(2020, 1, 1, tzinfo=UTC)))
+    )
     handle = acts.act.enqueue("ago")
     async with working(app):
         assert (await desk.end(handle))["state"] == "succeeded"

@@ -72,7 +72,13 @@ def show(ctx: click.Context, job: str, output: str, database_url: str | None, sc
 @output_option
 @store_options
 def retry(
-    jobs: tuple[str, ...], everything: bool, yes: bool, by: str | None, output: str, database_url: str | None, schema: str | None,
+    jobs: tuple[str, ...],
+    everything: bool,
+    yes: bool,
+    by: str | None,
+    output: str,
+    database_url: str | None,
+    schema: str | None,
     **common: str | None,
 ) -> int:
     """Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.

@@ -45,8 +45,14 @@ def _logging(output: str) -> None:
 @click.option("--child", type=click.UUID, hidden=True)
 @store_options
 def worker(
-    app: str | None, processes: int | None, slots: int | None, queues: str | None, log_format: str, child: UUID | None,
-    database_url: str | None, schema: str | None,
+    app: str | None,
+    processes: int | None,
+    slots: int | None,
+    queues: str | None,
+    log_format: str,
+    child: UUID | None,
+    database_url: str | None,
+    schema: str | None,
 ) -> int:
     """Work: claim jobs of APP (module:attribute) and run them, until SIGTERM or Ctrl-C.
 

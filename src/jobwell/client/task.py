@@ -97,8 +97,13 @@ class Task(Generic[P, R]):
         return await self._client().aput(self._made(args, kwargs), self._conn)
 
     def using(
-        self, *, run_after: Duration | datetime | None = None, priority: int | None = None, tenant: str | None = None,
-        deadline: Duration | None = None, conn: Any | None = None,
+        self,
+        *,
+        run_after: Duration | datetime | None = None,
+        priority: int | None = None,
+        tenant: str | None = None,
+        deadline: Duration | None = None,
+        conn: Any | None = None,
     ) -> Self:
         """The same task with other options for what is enqueued through the result.
 

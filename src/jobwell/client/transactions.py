@@ -29,9 +29,7 @@ class Within:
         self.open = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.open = False
         if self._token is not None:
             _current.reset(self._token)
@@ -137,4 +135,3 @@ class Guard:
 def _address(connection: Any) -> tuple[str, str, str]:
     info = connection.info
     return info.host or info.hostaddr, str(info.port), info.dbname
-

@@ -14,7 +14,14 @@ class _Attempt:
     __slots__ = ("_began", "_cancelled", "_deadline_in", "_logger", "_monotonic", "attempt", "id", "queue", "task", "tenant")
 
     def __init__(
-        self, *, id: UUID, task: str, queue: str, tenant: str, attempt: int, deadline_in: float | None,
+        self,
+        *,
+        id: UUID,
+        task: str,
+        queue: str,
+        tenant: str,
+        attempt: int,
+        deadline_in: float | None,
         monotonic: Callable[[], float],
     ) -> None:
         self.id = id
@@ -75,5 +82,3 @@ class SyncContext(_Attempt):
     """The context of a plain task: the first parameter annotated `SyncContext` receives it."""
 
     __slots__ = ()
-
-

@@ -42,7 +42,12 @@ class Backoff:
     jitter: Literal["full", "none"]
 
     def __init__(
-        self, base: Duration = "10s", *, factor: float = 3, cap: Duration = "10m", attempts: int = 5,
+        self,
+        base: Duration = "10s",
+        *,
+        factor: float = 3,
+        cap: Duration = "10m",
+        attempts: int = 5,
         jitter: Literal["full", "none"] = "full",
     ) -> None:
         if not 1 <= factor <= 100:

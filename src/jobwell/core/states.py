@@ -41,9 +41,7 @@ TERMINAL: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
     State.READY: frozenset({State.RUNNING, State.CANCELLED}),
-    State.RUNNING: frozenset(
-        {State.SUCCEEDED, State.FAILED, State.CANCELLED, State.RETRYING, State.SCHEDULED, State.READY}
-    ),
+    State.RUNNING: frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.RETRYING, State.SCHEDULED, State.READY}),
     State.RETRYING: frozenset({State.READY, State.CANCELLED}),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),  # a retry from the quarantine is a recorded action, not a transition

@@ -72,8 +72,18 @@ def rank_of(priority: int, who: str = "") -> int:
 
 
 def declare(
-    fn: Callable[..., Any], *, name: str | None, queue: str, priority: int, timeout: Duration, deadline: Duration,
-    retry: RetryRule | None, owner: str | None, tenant: str | None, lock: Lock | None, executor: str | None,
+    fn: Callable[..., Any],
+    *,
+    name: str | None,
+    queue: str,
+    priority: int,
+    timeout: Duration,
+    deadline: Duration,
+    retry: RetryRule | None,
+    owner: str | None,
+    tenant: str | None,
+    lock: Lock | None,
+    executor: str | None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -105,9 +115,19 @@ def declare(
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
     rank_of(priority, who)
     return TaskSpec(
-        name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=limit,
-        deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant,
-        lock=lock, executor=_executor(fn, executor, who), gate=gate_of(name),
+        name=name,
+        fn=fn,
+        signature=signature,
+        queue=queue,
+        priority=priority,
+        timeout=limit,
+        deadline=seconds(deadline, f"{who}deadline"),
+        retry=retry or retry_rules.DEFAULT,
+        owner=owner,
+        tenant=tenant,
+        lock=lock,
+        executor=_executor(fn, executor, who),
+        gate=gate_of(name),
     )
 
 

@@ -25,8 +25,13 @@ class Loop:
     """
 
     def __init__(
-        self, name: str, tick: Callable[[], Awaitable[float]], *, expected: Callable[[BaseException], bool],
-        on_fatal: Callable[[str, BaseException], None], on_error: Callable[[BaseException], None] | None = None,
+        self,
+        name: str,
+        tick: Callable[[], Awaitable[float]],
+        *,
+        expected: Callable[[BaseException], bool],
+        on_fatal: Callable[[str, BaseException], None],
+        on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.name = name
         self.last_good = time.monotonic()

@@ -114,8 +114,7 @@ class Database:
             yield
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction) as error:
             raise SchemaMismatch(
-                f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones;"
-                " run `jobwell migrate`"
+                f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones; run `jobwell migrate`"
             ) from error
         except (psycopg.OperationalError, PoolTimeout) as error:
             self._unreachable(error)

@@ -163,9 +163,7 @@ class JobVerbs:
         ]  # fmt: skip
         return await self._settle(conn, "jobs.retry", given)
 
-    async def postpone(
-        self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Snoozed | Released]]
-    ) -> set[UUID]:
+    async def postpone(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Snoozed | Released]]) -> set[UUID]:
         """Back to the queue, uncounted. Returns the ids that were no longer the caller's."""
         given = [
             {

@@ -74,9 +74,19 @@ class Fetcher:
     """
 
     def __init__(
-        self, *, worker: UUID, queues: Sequence[str], catalog: Catalog, jobs: JobVerbs, workers: WorkerVerbs, link: Link,
-        longest_rest: float, free: Callable[[], int], begin: Callable[[Sequence[Claimed], UUID], None],
-        held: Callable[[], set[tuple[UUID, UUID]]], clock: Callable[[], float],
+        self,
+        *,
+        worker: UUID,
+        queues: Sequence[str],
+        catalog: Catalog,
+        jobs: JobVerbs,
+        workers: WorkerVerbs,
+        link: Link,
+        longest_rest: float,
+        free: Callable[[], int],
+        begin: Callable[[Sequence[Claimed], UUID], None],
+        held: Callable[[], set[tuple[UUID, UUID]]],
+        clock: Callable[[], float],
         reconcile_every: float,
     ) -> None:
         self._worker = worker

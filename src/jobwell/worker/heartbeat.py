@@ -33,8 +33,15 @@ class Heartbeat:
     """
 
     def __init__(
-        self, database: Database, workers: WorkerVerbs, worker: UUID, *, busy: Callable[[], int], wake: Callable[[], None],
-        lost: Callable[[str], None], watch: "LoopWatch",
+        self,
+        database: Database,
+        workers: WorkerVerbs,
+        worker: UUID,
+        *,
+        busy: Callable[[], int],
+        wake: Callable[[], None],
+        lost: Callable[[str], None],
+        watch: "LoopWatch",
     ) -> None:
         self._database = database
         self._workers = workers

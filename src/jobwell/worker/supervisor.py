@@ -50,7 +50,11 @@ class Supervisor:
     """
 
     def __init__(
-        self, command: Callable[[UUID], Sequence[str]], processes: int, grace: float, died: Callable[[UUID], None],
+        self,
+        command: Callable[[UUID], Sequence[str]],
+        processes: int,
+        grace: float,
+        died: Callable[[UUID], None],
         environ: Mapping[str, str],
     ) -> None:
         self._command = command

@@ -61,9 +61,7 @@ class Worker:
         id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
     """
 
-    def __init__(
-        self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, id: UUID | None = None,
-    ) -> None:
+    def __init__(self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, id: UUID | None = None) -> None:
         settings = app.settings
         self.id = id or new_id()
         self.queues = tuple(queues) or settings.queues or app.queues
@@ -136,9 +134,7 @@ class Worker:
             clock=time.monotonic, reconcile_every=settings.lease,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        self._finisher = Finisher(
-            self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=self._wake_due
-        )
+        self._finisher = Finisher(self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=self._wake_due)
         rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,

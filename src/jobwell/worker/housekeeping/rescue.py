@@ -26,7 +26,14 @@ class Rescue:
     """
 
     def __init__(
-        self, verbs: WorkerVerbs, link: Link, worker: UUID, *, every: float, lease: float, clock: Callable[[], float],
+        self,
+        verbs: WorkerVerbs,
+        link: Link,
+        worker: UUID,
+        *,
+        every: float,
+        lease: float,
+        clock: Callable[[], float],
         rescued: Callable[[], None],
     ) -> None:
         self._verbs = verbs

@@ -33,7 +33,7 @@ async def test_the_traceback_begins_in_user_code(app: App, acts: Acts, desk: Des
     handle = acts.act.enqueue("logical")
     async with working(app):
         job = await desk.end(handle)
-    assert "raise RAISED[word]" in job["traceback"]
+    assert "raise RAISED[word]()" in job["traceback"]
     assert "attempt.py" not in job["traceback"]
     assert desk.one("select fingerprint from quarantine") == "act|FileNotFoundError|helpers.py:_do"
 

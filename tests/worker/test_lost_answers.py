@@ -8,7 +8,8 @@ import pytest
 
 from jobwell import App
 from jobwell.store.jobs import JobVerbs
-from tests.waiting import auntil
+from jobwell.worker import fetcher
+from tests.waiting import apause, auntil
 from tests.worker.helpers import Acts, Desk, working
 
 Break = Callable[[str, int], list[int]]
@@ -84,3 +85,25 @@ async def test_connections_that_are_cut_all_the_time_lose_nothing(app: App, acts
     for word, runs in {"ok": 1, "logical": 1, "fail twice": 3, "snooze once": 2}.items():
         ran = [one for one in acts.ran if one.word == word]
         assert len(ran) == runs * 150, word
+
+
+async def test_jobs_that_end_while_the_store_is_asked_are_no_strays(
+    app: App, acts: Acts, desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The comparison comes now and then, in a flood too: the store's answer is older than the memory it is held against."""
+    asked, true = [0], JobVerbs.held_by
+
+    async def slow(self: Any, conn: Any, worker: Any) -> Any:
+        answer = await true(self, conn, worker)
+        asked[0] += len(answer)
+        await apause(0.05)
+        return answer
+
+    monkeypatch.setattr(JobVerbs, "held_by", slow)
+    monkeypatch.setattr(fetcher.Fetcher, "_reconcile_at", property(lambda _: 0.0, lambda *_: None), raising=False)
+    app.enqueue_many(acts.act.job("ok", n) for n in range(1000))
+    async with working(app, slots=20):
+        assert await desk.settled(timeout=40) == {"succeeded": 1000}
+    assert asked[0] > 0
+    assert "answer was lost" not in caplog.text
+    assert len(acts.ran) == 1000

@@ -25,7 +25,7 @@ log = logging.getLogger("jobwell.worker")
 
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
-LARGEST_CLAIM = 1000
+CLAIMS_PER_ROUND = 8
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
 
 
@@ -70,6 +70,7 @@ class Fetcher:
         free: tells the free slots.
         begin: starts the attempts of what was claimed.
         held: what the worker's memory holds, for reconciliation: (id, claim id).
+        batch: jobs in one claim at the most.
         reconcile_every: seconds between two comparisons of that with the store.
     """
 
@@ -88,6 +89,7 @@ class Fetcher:
         held: Callable[[], set[tuple[UUID, UUID]]],
         clock: Callable[[], float],
         reconcile_every: float,
+        batch: int,
     ) -> None:
         self._worker = worker
         self._queues = list(queues)
@@ -107,6 +109,7 @@ class Fetcher:
         self._idle = False
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
         self._discover_at = 0.0
+        self._batch = batch
         self._reconcile_every = reconcile_every
         self._reconcile_at = clock() + reconcile_every
         self.paused = False
@@ -116,13 +119,12 @@ class Fetcher:
         free = self._free()
         if self.paused or free <= 0:
             return 3600.0  # woken when a slot is free
-        free = min(free, LARGEST_CLAIM)
         async with self._link.use() as conn:
             # Also now and then: a claim that we gave up may be carried out by the server later.
             if self._doubtful or self._clock() >= self._reconcile_at:
                 await self._reconcile(conn)
-            rows = await self._claim(conn, free)
-            if len(rows) >= free:
+            rows, want = await self._claims_while_full(conn, free)
+            if len(rows) >= want:
                 if self._idle:
                     await self._say(conn, idle=False)
                 return 0.0
@@ -136,6 +138,18 @@ class Fetcher:
             if self._clock() >= self._discover_at:
                 await self._discover(conn)
         return self._rests[min(self._empty, len(self._rests)) - 1]
+
+    async def _claims_while_full(self, conn: "AsyncConnection[Any]", free: int) -> tuple[list[Claimed], int]:
+        """In a flood the next claim is under way before the jobs of this one begin, so that server and worker work at once."""
+        want = min(free, self._batch)
+        rows = await self._claim(conn, want)
+        for _ in range(CLAIMS_PER_ROUND):
+            free = self._free()
+            if len(rows) < want or self.paused or free <= 0:
+                break
+            want = min(free, self._batch)
+            rows = await self._claim(conn, want)
+        return rows, want
 
     def failed(self, error: BaseException) -> None:
         """A round failed; the answer to a claim may be lost."""
@@ -188,7 +202,8 @@ class Fetcher:
 
     async def _reconcile(self, conn: "AsyncConnection[Any]") -> None:
         """Hand back, uncounted, what carries our claim ids but is not in our memory."""
-        stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in self._held()]
+        held = self._held()  # read first: what ends while the store answers is no stray
+        stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in held]
         if stray:
             log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
             await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])

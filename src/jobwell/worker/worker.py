@@ -48,6 +48,7 @@ log = logging.getLogger("jobwell.worker")
 
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
+BATCH = 250  # jobs: below it a statement costs more than it carries
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
@@ -66,6 +67,7 @@ class Worker:
         self.id = id or new_id()
         self.queues = tuple(queues) or settings.queues or app.queues
         self.slots = slots or settings.slots
+        self._batch = max(1, self.slots // 4, min(self.slots // 2, BATCH))
         self._app = app
         self._settings = settings
         self._database: Database = app.database
@@ -131,10 +133,10 @@ class Worker:
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=self._begin, held=self._held,
-            clock=time.monotonic, reconcile_every=settings.lease,
+            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        self._finisher = Finisher(self._jobs, self._ends, largest=self.slots // 2, stored=self._stored, soon=self._wake_due)
+        self._finisher = Finisher(self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due)
         rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
@@ -192,9 +194,9 @@ class Worker:
 
     def _free(self) -> int:
         free = self.slots - len(self._running)
-        # In a flood, half of the slots at a time: one half is claimed while the other is stored. Without it the batches
-        # fall apart into ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
-        if free < self.slots // 2 and self._finisher.waiting:
+        # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
+        # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
+        if free < self._batch and self._finisher.waiting:
             return 0
         return free
 

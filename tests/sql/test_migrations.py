@@ -332,6 +332,29 @@ def test_a_changed_function_is_applied_by_the_next_release(
     assert "/* changed */" in whole(server, database)
 
 
+def test_functions_of_a_newer_release_are_left_alone(fresh: Fresh, server: Connection[Any]) -> None:
+    """In a deploy old and new workers run side by side: the old ones start, and do not put their own functions back."""
+    database = fresh()
+    migrate(database)
+    alter(server, database, "create or replace function {}.wake(p_queues text[]) returns void language sql as 'select'")
+    alter(server, database, "update {}.migrations set checksum = '99:of a newer release' where name = 'housekeeping'")
+    before = whole(server, database)
+    assert migrate(database) == []
+    migrations.check(server, database.settings.schema)
+    assert whole(server, database) == before
+
+
+def test_functions_of_an_older_version_are_replaced(fresh: Fresh, server: Connection[Any], right: str) -> None:
+    database = fresh()
+    migrate(database)
+    alter(server, database, "create or replace function {}.wake(p_queues text[]) returns void language sql as 'select'")
+    alter(server, database, "update {}.migrations set checksum = '0:of an older release' where name = 'housekeeping'")
+    with pytest.raises(SchemaMismatch, match="housekeeping"):
+        migrations.check(server, database.settings.schema)
+    assert [step.name for step in migrate(database)] == ["housekeeping"]
+    assert whole(server, database) == right
+
+
 def test_a_migration_that_was_changed_afterwards_is_refused(fresh: Fresh, server: Connection[Any]) -> None:
     database = fresh()
     migrate(database)

@@ -1,18 +1,18 @@
 """Claims that name their lanes, while vacuum is held back: nothing but those lanes, nothing from before their marks."""
 
 from collections import Counter
+from uuid import UUID
 
 import psycopg
 
 from tests.store.helpers import DONE, GATE, Hand, Store, ids, new
 
-LONG_AGO = 0
+FIRST = UUID(int=0)
+Named = tuple[tuple[str, int, int, str], tuple[int, UUID]]
 
 
-def lane(
-    tenant: str = "", rank: int = 100, since: int = LONG_AGO, queue: str = "default"
-) -> tuple[tuple[str, int, int, str], int]:
-    return (queue, rank, GATE, tenant), since
+def lane(tenant: str = "", rank: int = 100, mark: tuple[int, UUID] = (0, FIRST), queue: str = "default") -> Named:
+    return (queue, rank, GATE, tenant), mark
 
 
 async def test_only_the_lanes_named_are_looked_at(store: Store, hand: Hand) -> None:
@@ -21,14 +21,40 @@ async def test_only_the_lanes_named_are_looked_at(store: Store, hand: Hand) -> N
     assert [(row.queue, row.rank, row.tenant) for row in rows] == [("default", 100, "a")] * 3
 
 
-async def test_a_mark_hides_what_became_ready_before_it(store: Store, hand: Hand) -> None:
-    old, new_one = store.put_new(2)
-    store.conn.execute("update jobs set ready_at = ready_at - interval '1 minute' where id = %s", [old])
-    mark = store.one("select (extract(epoch from ready_at) * 1000000)::bigint from jobs where id = %s", new_one)
-    assert ids(await hand.claim(20, lanes=[lane(since=mark + 1)])) == []
-    (row,) = await hand.claim(20, lanes=[lane(since=mark)])
-    assert (row.id, row.ready_us) == (new_one, mark)
-    assert ids(await hand.claim(20)) == [old]
+async def test_a_mark_hides_what_stands_before_it(store: Store, hand: Hand) -> None:
+    """Exactly, also among jobs of one moment: a bulk."""
+    jobs = store.put_new(5)
+    store.conn.execute("update jobs set ready_at = '2026-01-01 00:00:00.000007+00'")
+    moment = store.one("select (extract(epoch from ready_at) * 1000000)::bigint from jobs limit 1")
+    assert ids(await hand.claim(20, lanes=[lane(mark=(moment + 1, FIRST))])) == []
+    assert ids(await hand.claim(20, lanes=[lane(mark=(moment, jobs[4]))])) == []
+    assert ids(await hand.claim(20, lanes=[lane(mark=(moment, jobs[2]))])) == jobs[3:]
+    assert ids(await hand.claim(1, lanes=[lane(mark=(moment - 1, jobs[4]))])) == jobs[:1]
+    assert ids(await hand.claim(20)) == jobs[1:3]
+
+
+async def test_no_mark_counts_beyond_the_lag(store: Store, hand: Hand) -> None:
+    """What is younger may be older than what is still to commit."""
+    (job,) = store.put_new(1)
+    moment = store.one("select (extract(epoch from ready_at) * 1000000)::bigint from jobs")
+    mark = (moment + 3_600_000_000, job)
+    store.conn.execute("update jobs set ready_at = ready_at - interval '10 seconds'")
+    assert ids(await hand.claim(20, lanes=[lane(mark=mark)], lag=5_000_000)) == []
+    assert ids(await hand.claim(20, lanes=[lane(mark=mark)], lag=60_000_000)) == [job]
+
+
+async def test_a_job_that_waits_for_its_key_is_found_before_the_mark(store: Store, hand: Hand) -> None:
+    """Others of its lane went past it while the key was held."""
+    first, second = store.put_new(2, lock_key="k")
+    (other,) = store.put_new(1, lock_key="z")
+    store.conn.execute("update jobs set ready_at = ready_at - interval '1 hour'")
+    assert set(ids(await hand.claim(20))) == {first, other}
+    claim = hand.claim_id
+    mark = store.one("select (extract(epoch from ready_at) * 1000000)::bigint, id from jobs where lock_key = 'z'")
+    named = [lane(mark=mark)]
+    assert ids(await hand.claim(20, lanes=named)) == []
+    await hand.end(DONE, (first, claim))
+    assert ids(await hand.claim(20, lanes=named)) == [second]
 
 
 async def test_ranks_shares_locks_and_size_hold_there_too(store: Store, hand: Hand) -> None:
@@ -55,10 +81,10 @@ async def test_a_claim_tells_what_it_read(store: Store, hand: Hand, database_url
         pin.execute("select 1")
         for _ in range(4):
             rows = await hand.claim(500)
-            mark = max(row.ready_us for row in rows)
+            mark = max((row.ready_us, row.id) for row in rows)
             assert not await hand.end(DONE, *[(row.id, hand.claim_id) for row in rows])
         store.put_new(10)
-        behind = await hand.claim(5, lanes=[lane(since=mark)])
+        behind = await hand.claim(5, lanes=[lane(mark=mark)])
         whole = await hand.claim(5)
         assert behind[-1].reads < 100
         assert whole[-1].reads > 1900

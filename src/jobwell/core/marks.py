@@ -6,15 +6,18 @@ before which it has left nothing, walks over none of it. But marks hide what com
 and lanes that are new, so:
 
 * marks are used only while whole looks read many dead entries;
-* each mark stands back from the last job taken by a lag, as large as the dead entries allow;
+* a mark is the last job taken, but no younger than a lag ago, as large as the dead entries allow: what commits later than
+  that was long under way, and a backlog (thousands of one moment, too) is walked exactly;
 * a whole look comes again after a second, or after twenty times what the last one took, whichever is later; it renews the
   marks, also backwards.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
+from uuid import UUID
 
 Lane = tuple[str, int, int, str]  # queue, rank, gate, tenant
+Mark = tuple[int, UUID]  # when the last job taken became ready (microseconds), and which it was
 
 MANY_READS = 500  # index entries read by one claim, beyond what its jobs explain
 READS_PER_JOB = 10
@@ -28,6 +31,8 @@ COST_FACTOR = 20.0
 class Taken(Protocol):
     """What is looked at of a claimed job."""
 
+    @property
+    def id(self) -> UUID: ...  # noqa: D102
     @property
     def queue(self) -> str: ...  # noqa: D102
     @property
@@ -46,20 +51,20 @@ class Marks:
     """Decides claim by claim, for one worker."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Lane, int] = {}
-        self._lag = LONGEST_LAG
+        self._lanes: dict[Lane, Mark] = {}
+        self.lag = LONGEST_LAG
         self._whole_at = 0.0
         self.on = False
 
-    def lanes(self, now: float) -> list[tuple[Lane, int]] | None:
-        """The lanes to name with their marks (microseconds), or None for a whole look.
+    def lanes(self, now: float) -> list[tuple[Lane, Mark]] | None:
+        """The lanes to name with their marks, or None for a whole look.
 
         Args:
             now: monotonic seconds.
         """
         if not self.on or not self._lanes or now >= self._whole_at:
             return None
-        return [(lane, mark - self._lag) for lane, mark in self._lanes.items()]
+        return list(self._lanes.items())
 
     def learn(self, rows: Sequence[Taken], *, whole: bool, now: float, took: float) -> None:
         """What a claim found.
@@ -78,15 +83,18 @@ class Marks:
             self._whole_at = now + max(LEAST_PAUSE, COST_FACTOR * took)
             if not self.on:
                 self._lanes.clear()
-                self._lag = LONGEST_LAG
+                self.lag = LONGEST_LAG
                 return
             forward = False
         else:
             forward = True
-            self._lag = max(SHORTEST_LAG, self._lag // 2) if many else min(LONGEST_LAG, self._lag * 9 // 8)
+            self.lag = max(SHORTEST_LAG, self.lag // 2) if many else min(LONGEST_LAG, self.lag * 9 // 8)
+        last: dict[Lane, Mark] = {}
         for row in rows:
-            lane = (row.queue, row.rank, row.gate, row.tenant)
-            before = self._lanes.pop(lane, 0)  # taken out and put back: the lanes used last stand last
-            self._lanes[lane] = max(before, row.ready_us) if forward else row.ready_us
+            lane, mark = (row.queue, row.rank, row.gate, row.tenant), (row.ready_us, row.id)
+            last[lane] = max(last.get(lane, mark), mark)
+        for lane, mark in last.items():
+            before = self._lanes.pop(lane, mark)  # taken out and put back: the lanes used last stand last
+            self._lanes[lane] = max(before, mark) if forward else mark
         while len(self._lanes) > MOST_LANES:
             del self._lanes[next(iter(self._lanes))]

@@ -9,7 +9,7 @@ import orjson
 from psycopg import AsyncConnection, AsyncCursor
 
 from jobwell.core.job import NewJob
-from jobwell.core.marks import Lane
+from jobwell.core.marks import Lane, Mark
 from jobwell.core.outcome import Failed, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
@@ -50,6 +50,7 @@ class ClaimRequest:
         from_rank: 0, or the rank at which a claim for the lower ranks begins.
         after_gate, after_tenant: the lane behind which to begin.
         lanes: the only lanes to look at, each with its mark; None: look for lanes.
+        lag: microseconds; no mark counts beyond the time so long ago.
     """
 
     worker: UUID
@@ -60,7 +61,8 @@ class ClaimRequest:
     from_rank: int = 0
     after_gate: int = FIRST_GATE
     after_tenant: str = ""
-    lanes: Sequence[tuple[Lane, int]] | None = None
+    lanes: Sequence[tuple[Lane, Mark]] | None = None
+    lag: int = 0
 
 
 def insert(statements: Statements, jobs: Sequence[NewJob], meta: str | None) -> Program[None]:
@@ -91,11 +93,11 @@ def _fingerprint(task: str, end: Failed) -> str:
     return "|".join(filter(None, (task, end.code or end.failure.error_type or end.reason, end.failure.place)))
 
 
-def _lanes(lanes: Sequence[tuple[Lane, int]] | None) -> str | None:
-    if lanes is None:
+def _lanes(request: ClaimRequest) -> str | None:
+    if request.lanes is None:
         return None
-    names = ("queue", "rank", "gate", "tenant", "since")
-    return orjson.dumps([dict(zip(names, (*lane, since), strict=True)) for lane, since in lanes]).decode()
+    names = ("queue", "rank", "gate", "tenant", "since", "id", "lag")
+    return orjson.dumps([dict(zip(names, (*lane, *mark, request.lag), strict=True)) for lane, mark in request.lanes]).decode()
 
 
 class JobVerbs:
@@ -111,7 +113,7 @@ class JobVerbs:
             {
                 "worker": request.worker, "claim": request.claim_id, "queues": request.queues, "gates": request.gates,
                 "want": request.want, "from_rank": request.from_rank, "after_gate": request.after_gate,
-                "after_tenant": request.after_tenant, "bytes": CLAIM_BYTES, "lanes": _lanes(request.lanes),
+                "after_tenant": request.after_tenant, "bytes": CLAIM_BYTES, "lanes": _lanes(request),
             },
         )  # fmt: skip
         return [Claimed._make(row) for row in await cursor.fetchall()]

@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 
 from jobwell.core.catalog import Catalog
 from jobwell.core.ids import new_id
-from jobwell.core.marks import Lane, Marks
+from jobwell.core.marks import Lane, Mark, Marks
 from jobwell.core.outcome import Released
 from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
@@ -168,11 +168,20 @@ class Fetcher:
         return rows
 
     async def _claim_from(
-        self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, int]] | None
+        self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, Mark]] | None
     ) -> list[Claimed]:
         claim_id, began = new_id(), self._clock()
         request = ClaimRequest(
-            self._worker, claim_id, self._queues, self._gates, want, from_rank, self._rotation.gate, self._rotation.tenant, lanes
+            self._worker,
+            claim_id,
+            self._queues,
+            self._gates,
+            want,
+            from_rank,
+            self._rotation.gate,
+            self._rotation.tenant,
+            lanes,
+            self._marks.lag,
         )
         self._doubtful = True  # until the answer is here and in the worker's memory
         rows = await self._jobs.claim(conn, request)

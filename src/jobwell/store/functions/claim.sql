@@ -67,19 +67,23 @@ begin
              order by j.gate, j.tenant limit 1) f
            where h.found <= left_over) n),
       lane as materialized (
-        select h.queue, h.gate, h.tenant, h.since, count(*) over () as total from (
-          select queue, gate, tenant, '-infinity'::timestamptz as since from (
+        select h.queue, h.gate, h.tenant, h.since, h.after_id, count(*) over () as total from (
+          select queue, gate, tenant, '-infinity'::timestamptz as since, '00000000-0000-0000-0000-000000000000'::uuid as after_id from (
             select * from hop where open order by number limit left_over + 1) found
           union all
-          select k.queue, k.gate, k.tenant, timestamptz 'epoch' + k.since * interval '1 microsecond'
-            from json_to_recordset(p_lanes) k(queue text, rank smallint, gate bigint, tenant text, since bigint)
-           where k.rank = at_rank) h),
+          select k.queue, k.gate, k.tenant, least(k.at, k.young),
+                 case when k.at <= k.young then k.id else '00000000-0000-0000-0000-000000000000'::uuid end
+            from (select r.queue, r.gate, r.tenant, r.id, timestamptz 'epoch' + r.since * interval '1 microsecond' as at,
+                         (select jobwell.now()) - r.lag * interval '1 microsecond' as young
+                    from json_to_recordset(p_lanes) r(queue text, rank smallint, gate bigint, tenant text, since bigint, id uuid, lag bigint)
+                   where r.rank = at_rank) k) h),
       pick as materialized (
         select x.id, x.bytes, l.total from lane l cross join lateral (
           select y.id, y.bytes from (
-            select '' as lock_key
+            select '' as lock_key, l.since, l.after_id
             union all
-            select k.lock_key from (
+            -- A job that waits for its key is passed by others of its lane: no mark counts for it.
+            select k.lock_key, '-infinity', '00000000-0000-0000-0000-000000000000' from (
               with recursive key_hop as (
                 select '' collate "C" as lock_key, false as free, 0 as number where locks
                 union all
@@ -94,7 +98,7 @@ begin
           cross join lateral (
             select j.id, j.bytes from jobwell.jobs j
              where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate and j.tenant = l.tenant
-               and j.lock_key = key.lock_key and j.ready_at >= l.since
+               and j.lock_key = key.lock_key and (j.ready_at, j.id) > (key.since, key.after_id)
              order by j.ready_at, j.id
              limit case when key.lock_key = '' then ceil(left_over::float8 / l.total)::integer else 1 end
              for update skip locked) y

@@ -150,8 +150,8 @@ async def test_a_job_that_was_taken_away_is_left_to_its_new_owner(
     )
     books.conn.execute("update jobs set claim_id = gen_random_uuid(), worker = %s, attempt = 2", [other])
     gate.set()
+    await auntil(lambda: "ownership lost" in caplog.text)
     await auntil(lambda: working.worker.busy == 0)
-    assert "ownership lost" in caplog.text
     row = books.live(job)
     assert row is not None
     assert (row["state"], row["attempt"], books.end(job)) == ("running", 2, None)

@@ -32,19 +32,19 @@ class Taken(Protocol):
     """What is looked at of a claimed job."""
 
     @property
-    def id(self) -> UUID: ...  # noqa: D102
+    def id(self) -> UUID: ...  # noqa: D102  as on the claimed row
     @property
-    def queue(self) -> str: ...  # noqa: D102
+    def queue(self) -> str: ...  # noqa: D102  as on the claimed row
     @property
-    def rank(self) -> int: ...  # noqa: D102
+    def rank(self) -> int: ...  # noqa: D102  as on the claimed row
     @property
-    def gate(self) -> int: ...  # noqa: D102
+    def gate(self) -> int: ...  # noqa: D102  as on the claimed row
     @property
-    def tenant(self) -> str: ...  # noqa: D102
+    def tenant(self) -> str: ...  # noqa: D102  as on the claimed row
     @property
-    def ready_us(self) -> int: ...  # noqa: D102
+    def ready_us(self) -> int: ...  # noqa: D102  as on the claimed row
     @property
-    def reads(self) -> int: ...  # noqa: D102
+    def reads(self) -> int: ...  # noqa: D102  as on the claimed row
 
 
 class Marks:

@@ -48,7 +48,7 @@ log = logging.getLogger("jobwell.worker")
 
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
-BATCH = 250  # jobs: below it a statement costs more than it carries
+BATCH = 500  # jobs: below it a statement costs more than it carries
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 

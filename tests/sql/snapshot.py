@@ -79,7 +79,9 @@ def main() -> None:
     if not url:
         from jobwell import embedded
 
-        url = embedded.start(Path(tempfile.mkdtemp(prefix="jobwell-snapshot-"))).url
+        folder = Path(tempfile.mkdtemp(prefix="jobwell-snapshot-"))
+    folder.chmod(0o755)  # where root runs this, the server is run by another account
+    url = embedded.start(folder).url
     schema = f"jwsnap_{os.getpid()}"
     migrate(Database(settings.load({"database_url": url, "schema": schema})))
     with psycopg.connect(url, autocommit=True) as conn:

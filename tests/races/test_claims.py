@@ -6,10 +6,10 @@ from collections import Counter
 import psycopg
 import pytest
 
+from jobwell.core.filters import Selection
 from jobwell.core.outcome import Retrying
 from jobwell.store import quarantine
 from jobwell.store.jobs import insert
-from jobwell.store.quarantine import Selection
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
 from tests.races.conftest import Waits

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, Connection
 
 from jobwell.core.ids import gate_of, new_id
 from jobwell.core.job import NewJob
-from jobwell.core.outcome import Failed, Failure, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Failed, Failure, Released, Retrying, Snoozed, Succeeded
 from jobwell.core.states import Reason
 from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs, insert
 from jobwell.store.statements import Statements, run
@@ -107,6 +107,8 @@ class Hand:
             )
         if isinstance(end, Failed):
             return await self.verbs.fail(self.conn, [(job, claim, TASK, end) for job, claim in pairs])
+        if isinstance(end, Cancelled):
+            return await self.verbs.cancelled(self.conn, [(job, claim, end) for job, claim in pairs])
         if isinstance(end, Retrying):
             return await self.verbs.retry(self.conn, [(job, claim, end) for job, claim in pairs])
         return await self.verbs.postpone(self.conn, [(job, claim, end) for job, claim in pairs])

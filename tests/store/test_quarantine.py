@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from jobwell.core.filters import Selection
 from jobwell.core.outcome import Failed
 from jobwell.core.states import Reason
 from jobwell.store import quarantine
-from jobwell.store.quarantine import PIECE, Selection
+from jobwell.store.quarantine import PIECE
 from jobwell.store.statements import run
 from tests.store.helpers import DONE, FAILED, FAILURE, Hand, Store, new
 

@@ -12,12 +12,14 @@ Exit codes: 0 done · 1 failed · 2 wrong usage · 3 not found · 4 not possible
             75 the database cannot be reached, try again · 78 a setting, the app or the tables are wrong"""
 
 _COMMANDS = {
+    "actions": "actions:actions",
     "bench": "bench:bench",
     "demo": "demo:demo",
     "doctor": "doctor:doctor",
     "jobs": "jobs:jobs",
     "migrate": "migrate:migrate",
     "quarantine": "quarantine:quarantine",
+    "queues": "queues:queues",
     "status": "status:status",
     "up": "worker:up",
     "worker": "worker:worker",

@@ -7,6 +7,7 @@ import click
 import orjson
 
 from jobwell import settings as setting
+from jobwell.cli import job_actions
 from jobwell.cli.output import age, console, facts, json_out, output_option, store_options, table
 
 FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
@@ -16,6 +17,10 @@ STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded",
 @click.group()
 def jobs() -> None:
     """Look at jobs. Needs only a URL."""
+
+
+jobs.add_command(job_actions.cancel)
+jobs.add_command(job_actions.retry)
 
 
 @jobs.command("list")

@@ -1,12 +1,12 @@
 """`jobwell quarantine …`."""
 
-import sys
 from typing import Any
 
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import by_option, json_out, output_option, store_options, table
+from jobwell.cli.acting import act, common_options
+from jobwell.cli.output import json_out, output_option, store_options, table
 
 REASONS = click.Choice(["rejected", "exhausted", "deadline", "crashed", "lost", "held", "unsupported", "invalid"])
 
@@ -65,52 +65,19 @@ def show(ctx: click.Context, job: str, output: str, database_url: str | None, sc
 
 @quarantine.command()
 @click.argument("jobs", nargs=-1)
-@_filters
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@by_option
-@output_option
-@store_options
-def retry(
-    jobs: tuple[str, ...],
-    everything: bool,
-    yes: bool,
-    by: str | None,
-    output: str,
-    database_url: str | None,
-    schema: str | None,
-    **common: str | None,
-) -> int:
-    """Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.
+@click.option("--reason", type=REASONS, help="Only those that failed for this reason.")
+@click.option("--fingerprint", metavar="TEXT", help="Only those that failed in the same place with the same error.")
+@common_options
+def retry(jobs: tuple[str, ...], **given: Any) -> int:
+    r"""Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.
 
-    Name jobs by id, or choose by filters, or say --all; the exact number is shown and confirmed before anything happens.
+    Name jobs by id (the beginning is enough), or choose by filters, or say --all; the exact number is shown and confirmed
+    before anything happens. What fails again meanwhile is not taken twice. Needs only a URL.
+
+    \b
+    jobwell quarantine retry 019a4f 019a50
+    jobwell quarantine retry --task shop.mail.invoice --reason exhausted --why "the server is back"
+
+    Exit codes: 3 none of the jobs named exists, 4 some are not in the quarantine.
     """
-    from jobwell.actions import quarantine as actions
-    from jobwell.cli.jobs import _id
-    from jobwell.store import quarantine as store
-    from jobwell.store.database import Database
-    from jobwell.store.quarantine import Selection
-
-    filtered = any(value is not None for value in common.values())
-    if (bool(jobs) + filtered + everything) != 1:
-        raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
-    database = Database(setting.load({"database_url": database_url, "schema": schema}))
-    ids = None
-    if jobs:
-        with database.connect("quarantine") as conn, database.telling():
-            ids = [_id(conn, database, job) for job in jobs]
-    chosen = Selection(ids=ids, until=database.run(store.now(database.statements)), **common)
-    count = actions.count(database, chosen)
-    if count and not jobs and not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"this would retry {count:,} job(s); say --yes to do it without being asked")
-        click.confirm(f"retry {count:,} job(s)?", abort=True)
-    moved = 0
-    if count or jobs:
-        with click.progressbar(length=count, label="retrying", file=sys.stderr, hidden=count < 1000) as bar:
-            moved = actions.retry(database, chosen, by=actions.actor(by), moved=bar.update)
-    if output == "json":
-        json_out({"retried": moved})
-    else:
-        click.echo(f"{moved:,} job(s) are ready again")
-    return 0
+    return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, **given)

@@ -130,4 +130,11 @@ class Released:
     delay: float = 0.0
 
 
-Outcome = Succeeded | Failed | Retrying | Snoozed | Released
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Stopped, as an operator asked; what it raised besides is told."""
+
+    failure: Failure | None = None
+
+
+Outcome = Succeeded | Failed | Retrying | Snoozed | Released | Cancelled

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection, AsyncCursor
 
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane, Mark
-from jobwell.core.outcome import Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Failed, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
 
@@ -176,6 +176,18 @@ class JobVerbs:
             for job, claim, end in ends
         ]  # fmt: skip
         return await self._settle(conn, "jobs.postpone", given)
+
+    async def cancelled(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Cancelled]]) -> set[UUID]:
+        """Stopped as it was asked. Returns the ids that were no longer the caller's."""
+        given = [
+            {
+                "id": str(job), "claim_id": str(claim), "kind": end.failure and end.failure.kind,
+                "error_type": end.failure and end.failure.error_type, "message": end.failure and end.failure.message,
+                "traceback": (end.failure and end.failure.traceback) or None,
+            }
+            for job, claim, end in ends
+        ]  # fmt: skip
+        return await self._settle(conn, "jobs.cancelled", given)
 
     async def held_by(self, conn: "AsyncConnection[Any]", worker: UUID) -> list[tuple[UUID, UUID]]:
         """What the store says this worker runs: (id, claim id)."""

@@ -24,6 +24,7 @@ from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
+    Cancelled,
     Failed,
     Failure,
     Outcome,
@@ -43,7 +44,7 @@ from jobwell.store.jobs import Claimed
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.middleware import Middleware, compose
 
-Stop = Literal["timeout", "shutdown", "lost"]
+Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 16_000
 UNKNOWN_DELAY = 30.0
@@ -74,10 +75,16 @@ class Attempt:
     args: dict[str, Any] = field(default_factory=dict)
 
     def stop(self, why: Stop) -> None:
-        """Tell it to stop. An async task is cancelled; a plain function is left behind."""
+        """Tell it to stop. An async task is cancelled; a plain function is left behind.
+
+        Asked by an operator, a plain function goes on until it sees for itself that it was (or its time limit comes): it
+        cannot be stopped, and while it works nobody may call it cancelled.
+        """
         self.stopped = self.stopped or why
         if self.context is not None:
             self.context.tell_to_stop()
+        if why == "cancelled" and self.spec is not None and self.spec.executor == "thread":
+            return
         if self.running is not None:
             self.running.cancel()
 
@@ -180,6 +187,9 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return _timed_out(attempt, now)
     if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
         return Released("shutdown")
+    if attempt.stopped == "cancelled":
+        asked = isinstance(error, asyncio.CancelledError)
+        return Cancelled(None if asked else _failure(error, classify(error)))
     if isinstance(error, Reject):
         message = text.clean(_said(error.message), MESSAGE_LIMIT)
         failure = Failure("Reject", message, _trace(error), "", "logical")

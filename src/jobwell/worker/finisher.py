@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from jobwell.core.outcome import Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.worker.attempt import Attempt
@@ -107,6 +107,8 @@ class Finisher:
                 bare = Snoozed(outcome.delay)
             case Released():
                 bare = Released("handed back", outcome.delay)
+            case Cancelled():
+                bare = Cancelled()
         await self._store([(attempt, bare)])
 
     async def _store(self, batch: list[Ended]) -> set[UUID]:
@@ -131,6 +133,9 @@ class Finisher:
         back = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Snoozed | Released)]
         if back:
             lost |= await self._verbs.postpone(conn, back)
+        over = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Cancelled)]
+        if over:
+            lost |= await self._verbs.cancelled(conn, over)
         if again or back:
             self._soon()
         return lost

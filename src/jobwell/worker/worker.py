@@ -4,7 +4,8 @@
 * finisher: stores outcomes
 * heartbeat: renews the lease, passes wake-ups on
 * limits: stops what is over its time
-* due, rescue, prune: housekeeping, done by any worker
+* cancels: tells running jobs that an operator has cancelled them
+* due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
 import asyncio
@@ -39,6 +40,8 @@ from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import Heartbeat, LoopWatch
+from jobwell.worker.housekeeping.bulk import Bulk
+from jobwell.worker.housekeeping.cancels import Cancels
 from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
@@ -142,6 +145,8 @@ class Worker:
             rescued=self._wake_fetcher,
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, Link(database, "upkeep"), settings.retention)
+        bulk = Bulk(database.statements, self._claims)
+        cancels = Cancels(database.statements, self._claims, self.id, self._cancel)
         limits = Limits(lambda: list(self._running.values()), time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
@@ -151,6 +156,7 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
+            make("bulk", bulk.tick), make("cancels", cancels.tick),
         ]  # fmt: skip
 
     def _loop(
@@ -232,6 +238,13 @@ class Worker:
         self._wake_fetcher()
         if self._stop.is_set():
             self._wake_drain()
+
+    def _cancel(self, job: UUID, claim_id: UUID) -> None:
+        attempt = self._running.get((job, claim_id))
+        if attempt is not None:
+            if attempt.stopped is None:
+                log.info("job %s (%s) is cancelled by an operator", job, attempt.job.task)
+            attempt.stop("cancelled")
 
     def _wake_fetcher(self) -> None:
         self._fetch_loop.wake()

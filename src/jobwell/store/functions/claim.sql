@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -39,9 +39,15 @@ begin
   if not exists (select from jobwell.workers w where w.id = p_worker and w.state <> 'dead') then
     return;
   end if;
+  -- Queues that are held are not looked at. Asked of the table at each claim, so that a pause is effective at once.
+  if exists (select from jobwell.queues) then
+    p_queues := array(
+      select q from unnest(p_queues) q where not exists (
+        select from jobwell.queues h where h.name in (q, '*') and (h.paused_until is null or h.paused_until > (select jobwell.now()))));
+  end if;
   loop
     if p_lanes is not null then
-      select min(k.rank) into at_rank from json_to_recordset(p_lanes) k(rank smallint) where k.rank > at_rank;
+      select min(k.rank) into at_rank from json_to_recordset(p_lanes) k(rank smallint, queue text) where k.rank > at_rank and k.queue = any (p_queues);
     else
       select min(f.rank) into at_rank
         from unnest(p_queues) q cross join lateral (
@@ -76,7 +82,7 @@ begin
             from (select r.queue, r.gate, r.tenant, r.id, timestamptz 'epoch' + r.since * interval '1 microsecond' as at,
                          (select jobwell.now()) - r.lag * interval '1 microsecond' as young
                     from json_to_recordset(p_lanes) r(queue text, rank smallint, gate bigint, tenant text, since bigint, id uuid, lag bigint)
-                   where r.rank = at_rank) k) h),
+                   where r.rank = at_rank and r.queue = any (p_queues)) k) h),
       pick as materialized (
         select x.id, x.bytes, l.total from lane l cross join lateral (
           select y.id, y.bytes from (

@@ -72,6 +72,9 @@ select * from jobwell.retry(:given::json);
 -- name: postpone
 select * from jobwell.postpone(:given::json);
 
+-- name: cancelled
+select * from jobwell.cancelled(:given::json);
+
 -- name: held_by
 -- What the store says this worker runs: compared with the worker's memory after a lost answer.
 select id, claim_id from jobwell.jobs where state = 'running' and worker = :worker;

@@ -1,0 +1,14 @@
+"""Who acts."""
+
+import getpass
+import os
+
+
+def actor(by: str | None = None) -> str:
+    """Who acts: as given, else the user of the operating system."""
+    if by:
+        return by
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"

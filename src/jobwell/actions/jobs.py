@@ -1,0 +1,173 @@
+"""Actions on jobs: cancel, the next attempt now, back from the quarantine. Few by id, or many by what they have in common.
+
+Many are an action of their own in the store: it moves piece by piece, each one commit with its audit row, and where its driver
+dies, a worker or `jobwell actions resume` goes on with it. Nothing is touched twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from jobwell.core.errors import Conflict, NotFound
+from jobwell.core.filters import Selection
+from jobwell.store import audit, control
+from jobwell.store.control import Verb
+from jobwell.store.database import Database
+from jobwell.store.statements import run
+
+Told = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What an action has done.
+
+    Attributes:
+        touched: jobs that it was done to.
+        asked: of these, running ones whose workers were asked to stop them.
+        refused: jobs named by id that it could not be done to, each with the reason.
+        action: the id of an action on many.
+        finished: False where another process goes on with it.
+    """
+
+    touched: int
+    asked: int = 0
+    refused: dict[UUID, str] = field(default_factory=dict)
+    action: UUID | None = None
+    finished: bool = True
+
+
+def preview(database: Database, verb: Verb, chosen: Selection) -> tuple[int, Selection]:
+    """How many jobs an action would touch, and the choice bound to this moment: what comes later is not touched.
+
+    Args:
+        database: the store.
+        verb: "jobs.cancel", "jobs.retry" (the next attempt now) or "quarantine.retry".
+        chosen: which.
+    """
+    with database.connect("actions") as conn, database.telling():
+        if chosen.until is None:
+            chosen = replace(chosen, until=run(conn, control.now(database.statements)))
+        return run(conn, control.count(database.statements, verb, chosen)), chosen
+
+
+def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: str | None = None) -> Done:
+    """Act on jobs named by id: one commit for each 500 of them, with its audit row.
+
+    Args:
+        database: the store.
+        verb: as for `preview`.
+        ids: the jobs.
+        by: who acts.
+        why: the reason, for the audit and for whoever looks at the job.
+
+    Returns:
+        What was done, and for each job that it could not be done to, why not.
+    """
+    statements, wanted = database.statements, list(dict.fromkeys(ids))
+    touched: set[UUID] = set()
+    asked = 0
+    with database.connect("actions") as conn, database.telling():
+        for start in range(0, len(wanted), control.PIECE):
+            piece = wanted[start : start + control.PIECE]
+            with conn.transaction():
+                if verb == "jobs.cancel":
+                    ends = run(conn, control.cancel(statements, piece, actor=by, why=why))
+                    moved = list(ends)
+                    asked += list(ends.values()).count("asked")
+                else:
+                    moved = run(conn, control.apply(statements, verb, piece, actor=by, why=why))
+                    if verb == "jobs.retry":  # named, a job is taken wherever it waits
+                        moved += run(conn, control.apply(statements, "quarantine.retry", piece, actor=by, why=why))
+                if moved:
+                    target = str(moved[0]) if len(moved) == 1 else f"{len(moved)} jobs"
+                    detail: dict[str, Any] = {"ids": moved, "why": why}
+                    run(conn, audit.record(statements, actor=by, action=verb, target=target, detail=detail))
+            touched.update(moved)
+        refused = {job: _refusal(verb, run(conn, control.state_of(statements, job))) for job in wanted if job not in touched}
+    return Done(len(touched), asked, refused)
+
+
+def many(
+    database: Database, verb: Verb, chosen: Selection, *, total: int, by: str, why: str | None = None, told: Told = lambda _: None
+) -> Done:
+    """Act on all jobs that a choice names.
+
+    Args:
+        database: the store.
+        verb: as for `preview`.
+        chosen: as `preview` returned it.
+        total: how many it counted: what the action's progress is measured by.
+        by: who acts.
+        why: the reason.
+        told: of the size of each piece.
+
+    Returns:
+        What was done; `finished` is False where another process has taken the action over.
+
+    Raises:
+        StoreUnavailable: the database went away. What is done is done, and a worker goes on with the rest when it is back.
+    """
+    with database.connect("actions") as conn, database.telling(), conn.transaction():
+        action = run(conn, control.begin(database.statements, verb, chosen, actor=by, why=why, total=total))
+    return resume(database, action, told=told)
+
+
+def resume(database: Database, action: UUID, *, told: Told = lambda _: None) -> Done:
+    """Go on with an action on many jobs that was left in the middle.
+
+    Raises:
+        NotFound: there is no such action.
+        Conflict: it is over.
+    """
+    statements, touched = database.statements, 0
+    with database.connect("actions") as conn, database.telling():
+        found = run(conn, control.actions(statements, id=action))
+        if not found:
+            raise NotFound(f"there is no action {action}")
+        if found[0]["state"] != "open":
+            raise Conflict(f"action {action} is {found[0]['state']}: there is nothing to go on with")
+        while True:
+            with conn.transaction():
+                moved = run(conn, control.step(statements, action))
+            if moved is None:
+                return Done(touched, action=action, finished=False)
+            touched += moved[0]
+            told(moved[0])
+            if moved[1]:
+                return Done(touched, action=action)
+
+
+def stop(database: Database, action: UUID, *, by: str) -> None:
+    """End an action before its end. What it has done stays done.
+
+    Raises:
+        NotFound: there is no such action.
+        Conflict: it is over already.
+    """
+    statements = database.statements
+    with database.connect("actions") as conn, database.telling(), conn.transaction():
+        if run(conn, control.stop(statements, action)):
+            run(conn, audit.record(statements, actor=by, action="actions.stop", target=str(action)))
+            return
+        if run(conn, control.actions(statements, id=action)):
+            raise Conflict(f"action {action} is over already")
+        raise NotFound(f"there is no action {action}")
+
+
+def latest(database: Database, *, limit: int = 50) -> list[dict[str, Any]]:
+    """The newest actions on many jobs, with their progress."""
+    return database.run(control.actions(database.statements, limit=limit))
+
+
+def _refusal(verb: Verb, state: str | None) -> str:
+    if state is None:
+        return "there is no such job: its retention is over, or its id is wrong"
+    if verb == "jobs.cancel":
+        return f"it is {state} already"
+    if state in ("ready", "running"):
+        return f"it is {state}: it needs no retry"
+    if state == "scheduled":
+        return "it is scheduled and has not run yet"
+    return f"it is {state}, which is final; enqueue a new job instead"

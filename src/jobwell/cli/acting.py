@@ -1,0 +1,106 @@
+"""What the commands that change jobs share: choose, preview, confirm, act, report."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from jobwell import settings as setting
+from jobwell.cli.output import by_option, json_out, output_option, store_options
+
+Words = tuple[str, str, str]
+SHOWN = 20  # refusals in words; -o json has all
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """By what many jobs are chosen, and how it is asked and told."""
+    for option in (
+        store_options,
+        output_option,
+        by_option,
+        click.option("--why", metavar="TEXT", help="The reason: for the audit and for whoever looks at the job."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--all", "everything", is_flag=True, help="All of them."),
+        click.option("--tenant", help="Only of this tenant."),
+        click.option("--task", help="Only of this task."),
+        click.option("--queue", help="Only in this queue."),
+    ):
+        command = option(command)
+    return command
+
+
+def act(
+    verb: Any,
+    words: Words,
+    jobs: Sequence[str],
+    *,
+    everything: bool,
+    yes: bool,
+    by: str | None,
+    why: str | None,
+    output: str,
+    database_url: str | None,
+    schema: str | None,
+    **filters: Any,
+) -> int:
+    """Do one verb to the jobs named by id (or its beginning), or to all that the filters choose.
+
+    `words` name it, as in ("retry", "retried", "ready again"). The rest are the options of `common_options`.
+    """
+    from jobwell.actions import jobs as actions
+    from jobwell.actions.actor import actor
+    from jobwell.core.filters import Selection
+    from jobwell.store.database import Database
+
+    filtered = any(value is not None for value in filters.values())
+    if bool(jobs) + filtered + everything != 1:
+        raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
+    database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    if jobs:
+        done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why)
+        return _report(done, words, output)
+    total, chosen = actions.preview(database, verb, Selection(**filters))
+    if not total:
+        return _report(actions.Done(0), words, output)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"this would {words[0]} {total:,} job(s); say --yes to do it without being asked")
+        click.confirm(f"{words[0]} {total:,} job(s)?", abort=True, err=True)
+    with click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
+        done = actions.many(database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update)
+    return _report(done, words, output)
+
+
+def _ids(database: Any, jobs: Sequence[str]) -> list[Any]:
+    from jobwell.cli.jobs import _id
+
+    with database.connect("actions") as conn, database.telling():
+        return [_id(conn, database, job) for job in jobs]
+
+
+def _report(done: Any, words: Words, output: str) -> int:
+    code = 0
+    if done.refused:
+        missing = all(reason.startswith("there is no such job") for reason in done.refused.values())
+        code = 3 if missing else 4
+    if output == "json":
+        json_out({
+            words[1]: done.touched - done.asked, "asked": done.asked, "action": done.action, "finished": done.finished,
+            "refused": [{"job": job, "reason": reason} for job, reason in done.refused.items()],
+        })  # fmt: skip
+        return code
+    click.echo(f"{done.touched - done.asked:,} job(s) {words[2]}" + _asked(done.asked))
+    if not done.finished:
+        click.echo(f"action {done.action} goes on in another process: `jobwell actions list` shows it", err=True)
+    for job, reason in list(done.refused.items())[:SHOWN]:
+        click.echo(f"not {job}: {reason}", err=True)
+    if len(done.refused) > SHOWN:
+        click.echo(f"… and {len(done.refused) - SHOWN:,} more; -o json has all", err=True)
+    return code
+
+
+def _asked(count: int) -> str:
+    if not count:
+        return ""
+    return f"; {count:,} running: their workers stop them within about a second, a plain function when it looks"

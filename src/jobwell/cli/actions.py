@@ -1,0 +1,75 @@
+"""`jobwell actions …`: actions on many jobs, and how far they are."""
+
+import sys
+from uuid import UUID
+
+import click
+
+from jobwell import settings as setting
+from jobwell.cli.output import by_option, json_out, output_option, store_options, table
+
+
+@click.group()
+def actions() -> None:
+    """Actions on many jobs: how far they are, go on, stop. Needs only a URL."""
+
+
+@actions.command("list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@output_option
+@store_options
+def list_actions(limit: int, output: str, database_url: str | None, schema: str | None) -> int:
+    """List them, newest first: who did what to which jobs, why, and how many are done."""
+    from jobwell.actions import jobs
+    from jobwell.store.database import Database
+
+    rows = jobs.latest(Database(setting.load({"database_url": database_url, "schema": schema})), limit=limit)
+    if output == "json":
+        json_out(rows)
+        return 0
+    for row in rows:
+        row["progress"] = f"{row['done']:,} of {row['total']:,}"
+        row["jobs"] = ", ".join(f"{name}={value}" for name, value in row["chosen"].items() if name != "until") or "all"
+    columns = ("id", "verb", "jobs", "state", "progress", "actor", "why", "at", "ended_at")
+    table("", rows, columns, "nobody has acted on many jobs yet")
+    return 0
+
+
+@actions.command()
+@click.argument("action", type=click.UUID)
+@output_option
+@store_options
+def resume(action: UUID, output: str, database_url: str | None, schema: str | None) -> int:
+    """Go on with an ACTION whose command died. A worker does the same by itself after 15 seconds.
+
+    Exit codes: 3 there is no such action, 4 it is over.
+    """
+    from jobwell.actions import jobs
+    from jobwell.store.database import Database
+
+    database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    with click.progressbar(length=0, label="going on", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        done = jobs.resume(database, action, told=bar.update)
+    if output == "json":
+        json_out({"touched": done.touched, "finished": done.finished})
+    else:
+        click.echo(f"{done.touched:,} job(s) more" + ("" if done.finished else "; another process goes on with it"))
+    return 0
+
+
+@actions.command()
+@click.argument("action", type=click.UUID)
+@by_option
+@store_options
+def stop(action: UUID, by: str | None, database_url: str | None, schema: str | None) -> int:
+    """End an ACTION before its end. What it has done stays done.
+
+    Exit codes: 3 there is no such action, 4 it is over.
+    """
+    from jobwell.actions import jobs
+    from jobwell.actions.actor import actor
+    from jobwell.store.database import Database
+
+    jobs.stop(Database(setting.load({"database_url": database_url, "schema": schema})), action, by=actor(by))
+    click.echo(f"action {action} is stopped")
+    return 0

@@ -1,0 +1,162 @@
+"""What operators do: hold queues, cancel jobs, and act on many at once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import orjson
+
+from jobwell.core.filters import Selection
+from jobwell.store import audit, quarantine
+from jobwell.store.statements import Program, Statements
+
+Verb = Literal["jobs.cancel", "jobs.retry", "quarantine.retry"]
+VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "quarantine.retry")
+PIECE = 500
+ALL = "*"
+ACTION = ("id", "at", "actor", "verb", "chosen", "total", "done", "state", "why", "beat_at", "ended_at")
+HELD = ("queue", "paused_at", "paused_by", "paused_why", "paused_until")
+
+
+def now(statements: Statements) -> Program[datetime]:
+    """The database's time: the bound of what is counted and then touched."""
+    rows = yield statements("jobs.now")
+    found: datetime = rows[0][0]
+    return found
+
+
+def pause(
+    statements: Statements, queues: Sequence[str], *, actor: str, why: str | None, until: datetime | None
+) -> Program[list[str]]:
+    """Hold queues: nothing in them is claimed any more. Held already, they are held from now on with this reason."""
+    yield statements("control.forget")
+    rows = yield statements("control.pause", queues=list(queues), actor=actor, why=why, until=until)
+    return sorted(row[0] for row in rows)
+
+
+def resume(statements: Statements, queues: Sequence[str], *, everything: bool = False) -> Program[list[str]]:
+    """Let them go on. Returns those that were held."""
+    yield statements("control.forget")
+    rows = yield statements("control.resume", queues=list(queues), everything=everything)
+    if any(row[0] == ALL for row in rows):
+        yield statements("control.wake_all")
+    return sorted(row[0] for row in rows)
+
+
+def held(statements: Statements) -> Program[list[dict[str, Any]]]:
+    """The queues that are held now; the queue '*' stands for all of them."""
+    rows = yield statements("control.held")
+    return [dict(zip(HELD, row, strict=True)) for row in rows]
+
+
+def queues(statements: Statements) -> Program[list[str]]:
+    """Queues that somebody serves, declares, uses or holds."""
+    rows = yield statements("control.known")
+    return [row[0] for row in rows]
+
+
+def cancel(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str | None) -> Program[dict[UUID, str]]:
+    """Cancel live jobs. Tells of each whether it is over ("cancelled") or its worker was asked ("asked"); others are left out."""
+    rows = yield statements("control.cancel", ids=list(ids), actor=actor, why=why)
+    found: dict[UUID, str] = dict(rows)
+    if "asked" in found.values():
+        yield statements("control.wake_all")
+    return found
+
+
+def cancels_of(statements: Statements, worker: UUID) -> Program[list[tuple[UUID, UUID]]]:
+    """What this worker runs and shall stop: (id, claim id). Settles what others have left, besides."""
+    rows = yield statements("control.cancels_of", worker=worker)
+    return [(row[0], row[1]) for row in rows]
+
+
+def run_now(statements: Statements, ids: Sequence[UUID]) -> Program[list[UUID]]:
+    """The next attempt of jobs that wait for it: now. Their failures stay counted. Returns what was moved."""
+    rows = yield statements("control.run_now", ids=list(ids))
+    return [row[0] for row in rows]
+
+
+def state_of(statements: Statements, job: UUID) -> Program[str | None]:
+    """Where one job is; None: nowhere."""
+    rows = yield statements("reads.one", id=job)
+    return str(rows[0][2]) if rows else None
+
+
+def count(statements: Statements, verb: Verb, chosen: Selection) -> Program[int]:
+    """How many jobs an action would touch: the preview."""
+    name = "quarantine.count" if verb == "quarantine.retry" else "control.count_live"
+    rows = yield statements(name, **_narrowed(verb, chosen).parameters())
+    return int(rows[0][0])
+
+
+def begin(statements: Statements, verb: Verb, chosen: Selection, *, actor: str, why: str | None, total: int) -> Program[UUID]:
+    """Write an action on many jobs down, so that any process can go on with it."""
+    stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
+    rows = yield statements("control.begin", actor=actor, verb=verb, chosen=stored, total=total, why=why)
+    action: UUID = rows[0][0]
+    yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action),
+                            detail={"filter": chosen.said(), "total": total, "why": why})  # fmt: skip
+    return action
+
+
+def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | None]:
+    """One piece of it; to be run in one transaction.
+
+    Returns:
+        How many jobs were touched, and whether it was the last piece. None: it is over, or another process is at it.
+    """
+    rows = yield statements("control.take", id=action)
+    if not rows:
+        return None
+    verb, actor, why, stored, after, _ = rows[0]
+    chosen = Selection.read(stored if isinstance(stored, dict) else orjson.loads(stored))
+    picking = "control.pick_failed" if verb == "quarantine.retry" else "control.pick_live"
+    rows = yield statements(picking, **chosen.parameters(), after=after, limit=PIECE)
+    ids = [row[0] for row in rows]
+    touched = (yield from apply(statements, verb, ids, actor=actor, why=why)) if ids else []
+    last = len(ids) < PIECE
+    yield statements("control.move", id=action, after=ids[-1] if ids else after, count=len(touched), last=last)
+    if touched:
+        detail = {"action": action, "ids": touched}
+        yield from audit.record(statements, actor=actor, action=verb, target=f"{len(touched)} jobs", detail=detail)
+    return len(touched), last
+
+
+def apply(statements: Statements, verb: Verb, ids: Sequence[UUID], *, actor: str, why: str | None) -> Program[list[UUID]]:
+    """Do it to these jobs. Returns those that it could be done to."""
+    if verb == "jobs.cancel":
+        found = yield from cancel(statements, ids, actor=actor, why=why)
+        return list(found)
+    if verb == "jobs.retry":
+        return (yield from run_now(statements, ids))
+    return (yield from quarantine.retry(statements, Selection(ids=ids)))
+
+
+def abandoned(statements: Statements, *, seconds: float) -> Program[UUID | None]:
+    """An action that nobody has moved for so long."""
+    rows = yield statements("control.abandoned", seconds=seconds)
+    return rows[0][0] if rows else None
+
+
+def stop(statements: Statements, action: UUID) -> Program[bool]:
+    """Do not go on with it. What is done stays done."""
+    rows = yield statements("control.stop", id=action)
+    return bool(rows)
+
+
+def actions(statements: Statements, *, id: UUID | None = None, limit: int = 50) -> Program[list[dict[str, Any]]]:
+    """The newest actions on many jobs, or one."""
+    rows = yield statements("control.actions", id=id, limit=limit)
+    found = [dict(zip(ACTION, row, strict=True)) for row in rows]
+    for row in found:
+        if isinstance(row["chosen"], str | bytes):
+            row["chosen"] = orjson.loads(row["chosen"])
+    return found
+
+
+def _narrowed(verb: Verb, chosen: Selection) -> Selection:
+    if verb != "jobs.retry":
+        return chosen
+    return replace(chosen, state="retrying")

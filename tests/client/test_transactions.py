@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection, Connection, sql
+from psycopg import AsyncConnection, Connection, Cursor, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
@@ -368,17 +368,19 @@ def test_the_right_database_is_recognised_by_another_way_to_it(
     assert count(conn) == 1
 
 
-def test_the_store_is_asked_once_for_each_way_to_it(app: App, note: Task[..., None], caller: Caller) -> None:
+def test_the_store_is_asked_once_for_each_way_to_it(
+    app: App, note: Task[..., None], caller: Caller, second: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     note.using(conn=caller).enqueue(1)
-    asked: list[str] = []
-    original = caller.execute
+    asked: list[Any] = []
+    original = Cursor.execute
 
-    def execute(query: Any, *rest: Any, **options: Any) -> Any:
+    def execute(cursor: Any, query: Any, *rest: Any, **options: Any) -> Any:
         asked.append(query)
-        return original(query, *rest, **options)
+        return original(cursor, query, *rest, **options)
 
-    caller.execute = execute  # type: ignore[method-assign, assignment]
-    note.using(conn=caller).enqueue(2)
+    monkeypatch.setattr(Cursor, "execute", execute)
+    note.using(conn=second).enqueue(2)
     assert len(asked) == 1
     assert "insert into" in asked[0]
 

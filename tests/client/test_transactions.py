@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection, Connection, Cursor, sql
+from psycopg import AsyncConnection, Connection, Cursor
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
@@ -298,18 +298,6 @@ def test_what_is_no_psycopg_connection_is_refused(app: App, note: Task[..., None
 
 
 # --- another database ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def elsewhere(database_url: str, conn: Caller) -> Iterator[str]:
-    """The URL of another database on the same server."""
-    name = f"jwtest_other_{conn.info.backend_pid}"
-    try:
-        conn.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
-    except psycopg.errors.InsufficientPrivilege:
-        pytest.skip("this role may not create a database")
-    yield psycopg.conninfo.make_conninfo(**{**conninfo_to_dict(database_url), "dbname": name})  # type: ignore[arg-type]
-    conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 def test_another_database_is_refused_and_its_transaction_goes_on(

@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from jobwell.core.errors import TransactionMisuse
 from jobwell.store import bulk
 from jobwell.store.dialects import as_text, numbered
-from jobwell.store.statements import Program, Query, Row, Statements, T
+from jobwell.store.statements import Program, Query, Row, Statements, T, aask, ask
 
 IN_FAILED_TRANSACTION = "25P02"
 WHAT_MAY_COME = (
@@ -166,17 +165,11 @@ class _Psycopg(Door):
         return f"{info.host or 'localhost'}:{info.port}/{info.dbname}"
 
 
-# Cursors of our own, since the caller's row and cursor factories are made for the caller. Answers come in binary: as text,
-# times would depend on the session's DateStyle.
-
-
 class _PsycopgDoor(_Psycopg, PlainDoor):
     """To a psycopg Connection."""
 
     def execute(self, query: Query) -> list[Row]:
-        cursor = Cursor(self.connection, row_factory=tuple_row)
-        cursor.execute(query.sql, query.parameters, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return ask(self.connection, query)
 
     def put(self, statements: Statements, feed: bulk.Feed) -> None:
         bulk.put(self.connection, statements, feed)
@@ -186,9 +179,7 @@ class _AsyncPsycopgDoor(_Psycopg, AsyncDoor):
     """To a psycopg AsyncConnection."""
 
     async def execute(self, query: Query) -> list[Row]:
-        cursor = AsyncCursor(self.connection, row_factory=tuple_row)
-        await cursor.execute(query.sql, query.parameters, binary=True)
-        return await cursor.fetchall() if cursor.description else []
+        return await aask(self.connection, query)
 
     async def put(self, statements: Statements, feed: bulk.Feed) -> None:
         await bulk.aput(self.connection, statements, feed)

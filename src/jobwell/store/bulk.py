@@ -8,12 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
-from psycopg.rows import tuple_row
 
 from jobwell.core.errors import EnqueueError
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import INLINE, insert
-from jobwell.store.statements import Program, Query, Statements, arun, run
+from jobwell.store.statements import Program, Query, Statements, aask, arun, ask, run
 
 SMALL = 200  # below it one INSERT by arrays is faster than a COPY
 PIECE = 2000
@@ -120,8 +119,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             run(conn, insert(statements, feed.head, feed.meta))
         return
     with conn.transaction():
-        # Cursors of our own: the connection may be the caller's, with row and cursor factories of the caller.
-        [(now,)] = Cursor(conn, row_factory=tuple_row).execute(statements["jobs.now"], binary=True).fetchall()
+        [(now,)] = ask(conn, statements("jobs.now"))
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
@@ -136,7 +134,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                         for job in feed.large:
                             copy.write_row((job.id, job.args))
         if feed.queues:
-            Cursor(conn).execute(statements["jobs.wake"], {"queues": sorted(feed.queues)})
+            ask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
 
 async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
@@ -146,8 +144,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             await arun(conn, insert(statements, feed.head, feed.meta))
         return
     async with conn.transaction():
-        asked = await AsyncCursor(conn, row_factory=tuple_row).execute(statements["jobs.now"], binary=True)
-        [(now,)] = await asked.fetchall()
+        [(now,)] = await aask(conn, statements("jobs.now"))
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)
@@ -162,7 +159,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
                         for job in feed.large:
                             await copy.write_row((job.id, job.args))
         if feed.queues:
-            await AsyncCursor(conn).execute(statements["jobs.wake"], {"queues": sorted(feed.queues)})
+            await aask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
 
 def by_arrays(statements: Statements, feed: Feed) -> Program[None]:

@@ -26,6 +26,7 @@ TWO_PHASES = (
     "a two-phase transaction cannot carry jobs: PostgreSQL prepares none that has told a worker of its jobs (NOTIFY);"
     " enqueue after commit. Nothing was enqueued"
 )
+WHOLE: dict[str, Any] = {"stream_results": False, "yield_per": None}  # a cursor of the server takes no INSERT
 
 
 @cache
@@ -103,7 +104,7 @@ class _Sqlalchemy(Door):
 class _Plain(_Sqlalchemy, PlainDoor):
     def execute(self, query: Query) -> list[Row]:
         try:
-            result = self._opened.execute(_clause(query.sql), _parameters(query))
+            result = self._opened.execute(_clause(query.sql), _parameters(query), execution_options=WHOLE)
         except MissingGreenlet as error:
             raise _no_transaction(error) from error
         return [tuple(row) for row in result] if result.returns_rows else []
@@ -144,7 +145,7 @@ class _Async(_Sqlalchemy, AsyncDoor):
     connection: Any
 
     async def execute(self, query: Query) -> list[Row]:
-        result = await self.connection.execute(_clause(query.sql), _parameters(query))
+        result = await self.connection.execute(_clause(query.sql), _parameters(query), execution_options=WHOLE)
         return [tuple(row) for row in result] if result.returns_rows else []
 
 

@@ -39,7 +39,7 @@ class Feed:
 
     def __init__(self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool) -> None:
         self.error: Exception | None = None
-        stream = self._noted(iter(jobs))
+        stream = iter(jobs)
         self._eager = eager
         self.meta = meta
         self.ids = bytearray()
@@ -51,13 +51,6 @@ class Feed:
         self.ended = self.small
         if self.small:
             self._take(self.head)
-
-    def _noted(self, stream: Iterator[NewJob]) -> Iterator[NewJob]:
-        try:
-            yield from stream
-        except Exception as error:
-            self.error = error
-            raise
 
     def _take(self, piece: list[NewJob]) -> list[NewJob]:
         if len({job.id.int for job in piece}) < len(piece):
@@ -102,13 +95,17 @@ class Feed:
 
     def _piece(self) -> Iterator[NewJob]:
         size = 0
-        for count, job in enumerate(self._jobs, start=1):
-            if job.size > INLINE:
-                self.large.append(job)
-                size += job.size
-            yield job
-            if size > LARGE_BYTES or (self._eager and count == PIECE):
-                return
+        try:
+            for count, job in enumerate(self._jobs, start=1):
+                if job.size > INLINE:
+                    self.large.append(job)
+                    size += job.size
+                yield job
+                if size > LARGE_BYTES or (self._eager and count == PIECE):
+                    return
+        except Exception as error:
+            self.error = error
+            raise
         self.ended = True
 
 

@@ -159,6 +159,22 @@ def test_threads_with_a_session_each(app: App, note: Task[..., None], conn: Conn
     assert count(conn) == 40
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("option", [{"stream_results": True}, {"yield_per": 10}, {"compiled_cache": None}])
+async def test_options_of_the_callers_engine(
+    aapp: App, note: Task[..., None], conn: Connection[Any], engine: Engine, aengine: AsyncEngine, option: dict[str, Any]
+) -> None:
+    with Session(engine.execution_options(**option)) as session:
+        note.using(conn=session).enqueue(1)
+        aapp.enqueue_many((note.job(n) for n in range(300)), conn=session)
+        session.commit()
+    async with AsyncSession(aengine.execution_options(**option)) as asession:
+        await note.using(conn=asession).aenqueue(1)
+        await aapp.aenqueue_many((note.job(n) for n in range(300)), conn=asession)
+        await asession.commit()
+    assert count(conn) == 602
+
+
 # --- what is refused -----------------------------------------------------------------------------------------------------
 
 

@@ -89,7 +89,6 @@ async def test_a_bulk_that_is_cancelled_is_undone_alone(
     await way.start()
     await way.execute(f"insert into {rows} values (1)")
     with psycopg.connect(database_url) as blocker:
-        note.using(conn=blocker)
         aapp.enqueue_many([twin], conn=blocker)
 
         def stream() -> Iterator[NewJob]:
@@ -179,6 +178,30 @@ def test_a_fork(database_url: str, schema: str, conn: Connection[Any], script: s
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(n for (n,) in conn.execute("select args->>'n' from jobs")) == expected
+
+
+KILLED = """
+import signal, sqlalchemy
+from sqlalchemy.orm import Session
+engine = sqlalchemy.create_engine(sys.argv[1].replace("postgresql://", "postgresql+psycopg://"))
+with Session(engine) as session, app.within(session):
+    session.execute(sqlalchemy.text(f"insert into {sys.argv[2]}.orders values (1)"))
+    note.enqueue(1)
+    BEFORE
+    session.commit()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="there is no SIGKILL here")
+@pytest.mark.parametrize("before", [True, False])
+def test_a_caller_that_is_killed(database_url: str, schema: str, conn: Connection[Any], rows: str, before: bool) -> None:
+    kill = "os.kill(os.getpid(), signal.SIGKILL)" if before else ""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + KILLED.replace("BEFORE", kill), database_url, schema], check=False, timeout=60
+    )
+    assert done.returncode == -9
+    assert count(conn, rows) == count(conn, "jobs where args->>'n' = '1'") == (0 if before else 1)
 
 
 # --- size ----------------------------------------------------------------------------------------------------------------

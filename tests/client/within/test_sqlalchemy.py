@@ -103,6 +103,22 @@ def test_a_savepoint_of_the_orm(app: App, note: Task[..., None], conn: Connectio
     assert conn.execute("select args->>'n', count(*) from jobs group by 1 order by 1").fetchall() == [("1", 301), ("3", 1)]
 
 
+def test_a_session_inside_an_outer_transaction(app: App, note: Task[..., None], conn: Connection[Any], engine: Engine) -> None:
+    """As test suites have it: what the session commits is a savepoint of a transaction that is rolled back."""
+    for end in ("rollback", "commit"):
+        with engine.connect() as connection:
+            outer = connection.begin()
+            with Session(connection, join_transaction_mode="create_savepoint") as session, app.within(session):
+                note.enqueue(1)
+                session.commit()
+                note.enqueue(2)
+                session.rollback()
+                app.enqueue_many(note.job(3) for _ in range(300))
+                session.commit()
+            getattr(outer, end)()
+        assert count(conn) == (301 if end == "commit" else 0)
+
+
 def test_nothing_is_flushed_and_no_hook_of_the_session_is_called(
     app: App, note: Task[..., None], conn: Connection[Any], engine: Engine
 ) -> None:

@@ -121,13 +121,13 @@ class Asyncpg(Asynchronous):
     name = "asyncpg"
     library = "asyncpg"
 
-    def _parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         at = self.at
         return {"host": at.get("host"), "port": at.get("port"), "user": at.get("user"), "password": at.get("password"),
                 "database": at.get("dbname")}  # fmt: skip
 
     async def open(self) -> None:
-        self.lent = await asyncpg.connect(**self._parameters())
+        self.lent = await asyncpg.connect(**self.parameters())
 
     async def start(self) -> None:
         if not self.autocommit and not self.lent.is_in_transaction():
@@ -158,7 +158,7 @@ class AsyncpgByHand(Asyncpg):
     name = "asyncpg, BEGIN by hand, no statement cache"
 
     async def open(self) -> None:
-        self.lent = await asyncpg.connect(**self._parameters(), statement_cache_size=0)
+        self.lent = await asyncpg.connect(**self.parameters(), statement_cache_size=0)
 
     async def start(self) -> None:
         if not self.autocommit and not self.lent.is_in_transaction():
@@ -182,7 +182,7 @@ class AsyncpgPool(Asyncpg):
     name = "asyncpg pool"
 
     async def open(self) -> None:
-        self._pool = await asyncpg.create_pool(**self._parameters(), min_size=1, max_size=1)
+        self._pool = await asyncpg.create_pool(**self.parameters(), min_size=1, max_size=1)
         self.lent = await self._pool.acquire()
 
     async def close(self) -> None:

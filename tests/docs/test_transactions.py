@@ -12,13 +12,16 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Column, Integer
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session, declarative_base
+from sqlalchemy.orm import DeclarativeBase, Session
 
 from jobwell import App
 from tests.client.within.ways import AlchemySession, AsyncAlchemySessionAsyncpg, Asyncpg
 
 PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
-Base: Any = declarative_base()
+
+
+class Base(DeclarativeBase):
+    """Of the caller's models."""
 
 
 class Order(Base):

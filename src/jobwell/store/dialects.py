@@ -1,8 +1,8 @@
 """A statement as another driver wants it, with every parameter as text that the server casts.
 
 What a caller has taught the connection lent to us (codecs for json, uuid, timestamps, arrays) so has no part in what is stored.
-A statement that may run on such a connection therefore casts each parameter that is not text, and answers in text where the answer
-is read.
+A statement that may run on such a connection therefore casts each parameter that is not text, and answers in text where the
+answer is read.
 """
 
 import re

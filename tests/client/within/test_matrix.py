@@ -149,8 +149,8 @@ async def test_a_serialization_failure_reaches_the_callers_retry_as_its_driver_t
     await work(way, rows, 1)
     with psycopg.connect(database_url) as other:
         other.execute("set transaction isolation level serializable")
-        other.execute(f"select count(*) from {rows}")  # type: ignore[call-overload]
-        other.execute(f"insert into {rows} values (2)")  # type: ignore[call-overload]
+        other.execute(f"select count(*) from {rows}")
+        other.execute(f"insert into {rows} values (2)")
     with pytest.raises(Exception, match="could not serialize access") as raised:
         await way.enqueue(note.using(conn=way.lent), 2)
     assert state_of(raised.value) == "40001"

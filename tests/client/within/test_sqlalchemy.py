@@ -13,14 +13,16 @@ from psycopg import Connection
 from sqlalchemy import Column, Engine, Integer, NullPool, event, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import Session, declarative_base, scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Session, scoped_session, sessionmaker
 
 from jobwell import App, TransactionMisuse
 from jobwell.client.task import Task
 from tests.client.helpers import count, one
 from tests.client.within.ways import AlchemySession, AsyncAlchemySessionAsyncpg
 
-Base: Any = declarative_base()
+
+class Base(DeclarativeBase):
+    """Of the caller's models."""
 
 
 class Order(Base):

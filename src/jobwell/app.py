@@ -214,14 +214,17 @@ class App(Tasks):
 
         Args:
             jobs: `task.job(…)` for each; a generator is read as it is stored.
-            conn: the caller's psycopg connection, with an open transaction (default: the innermost `within`, or our own).
+            conn: what `within` takes (default: what the innermost `within` was given, or a connection of our own). All or
+                nothing is a savepoint of the caller's transaction from 200 jobs on, and one statement below.
 
         Returns:
             The ids in input order, a sequence of 16 bytes each.
 
         Raises:
-            EnqueueError: with the position of the job; nothing was stored.
-            StoreUnavailable: the database cannot be reached.
+            EnqueueError: with the position of the job; also for the same job twice. Nothing was stored.
+            TransactionMisuse: the caller's connection cannot give the promise.
+            StoreUnavailable: the database cannot be reached. On the caller's connection errors stay those of its driver.
+            Exception: what the caller's own generator raises, unchanged. Nothing was stored.
         """
         return self.client.put_many(jobs, conn)
 
@@ -232,14 +235,17 @@ class App(Tasks):
     def within(self, connection: Any) -> AbstractContextManager[Any]:
         """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.
 
-        Never commits or rolls back by itself.
+        Never commits, rolls back or flushes. Errors of the caller's driver stay what they are, so that a serialization failure
+        reaches the caller's own retry loop.
 
         Args:
-            connection: a psycopg Connection (then `enqueue`) or AsyncConnection (then `await aenqueue`) to the store's database,
-                with an open transaction or not in autocommit mode.
+            connection: for `enqueue` a psycopg Connection or a SQLAlchemy Session, scoped_session or Connection; for
+                `await aenqueue` a psycopg AsyncConnection, an asyncpg Connection (also one of a pool), or a SQLAlchemy
+                AsyncSession, async_scoped_session or AsyncConnection. To the store's database, not in autocommit mode; asyncpg
+                with an open transaction.
 
         Raises:
-            TransactionMisuse: the promise cannot be kept on this connection.
+            TransactionMisuse: the promise cannot be kept on this connection: here, as far as it can be seen, or at an enqueue.
         """
         within: AbstractContextManager[Any] = self.client.within(connection)
         return within

@@ -6,7 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, sql
+from psycopg.conninfo import conninfo_to_dict
 
 from jobwell import App
 from jobwell.client.task import Task
@@ -51,3 +52,15 @@ async def acaller(database_url: str, schema: str, orders: str) -> AsyncIterator[
     async with await AsyncConnection.connect(database_url, options=f"-c search_path={schema}") as caller:
         yield caller
         await caller.rollback()
+
+
+@pytest.fixture
+def elsewhere(database_url: str, conn: "Connection[Any]") -> Iterator[str]:
+    """The URL of another database on the same server."""
+    name = f"jwtest_other_{conn.info.backend_pid}"
+    try:
+        conn.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+    except psycopg.errors.InsufficientPrivilege:
+        pytest.skip("this role may not create a database")
+    yield psycopg.conninfo.make_conninfo(**{**conninfo_to_dict(database_url), "dbname": name})  # type: ignore[arg-type]
+    conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))

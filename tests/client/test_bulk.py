@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, Connection
 
-from jobwell import App, EnqueueError, InvalidArguments, NewJob
+from jobwell import App, EnqueueError, InvalidArguments, NewJob, StoreUnavailable
 from jobwell.client.task import Task
-from tests.client.helpers import count, one
+from tests.client.helpers import BOTH, count, one
 
-Put = Callable[[Iterable[NewJob]], Any]
+Put = Callable[..., Any]
 PATHS = ["plain", "async", "within", "async within"]
 MEGABYTE = 1024 * 1024
 
@@ -207,8 +207,45 @@ def test_what_is_no_job_is_refused(
 
 def test_the_same_job_twice_leaves_nothing(put: Put, note: Task[..., None], conn: Connection[Any]) -> None:
     jobs = [note.job(n) for n in range(300)]
-    with pytest.raises(psycopg.errors.UniqueViolation):
+    with pytest.raises(EnqueueError, match=r"was (given|enqueued) before.*make each with task\.job\(…\) of its own"):
         put([*jobs, jobs[0]])
+    with pytest.raises(EnqueueError, match="job 100 of this call was given before"):
+        put([*jobs[:100], jobs[7]])
+    assert count(conn) == 0
+
+
+@pytest.mark.parametrize("many", BOTH)
+@pytest.mark.parametrize("amount", [1, 300])
+def test_a_job_of_an_earlier_call_leaves_nothing(
+    app: App, note: Task[..., None], conn: Connection[Any], many: Put, amount: int
+) -> None:
+    first = note.job(-1)
+    many(app, [first])
+    with pytest.raises(EnqueueError, match=f"was enqueued before, in this call or an earlier one.*{first.id}"):
+        many(app, [first, *(note.job(n) for n in range(amount))])
+    assert count(conn) == 1
+
+
+@pytest.mark.parametrize("many", BOTH)
+@pytest.mark.parametrize("at", [0, 150, 250, 2500])
+@pytest.mark.parametrize(
+    "error",
+    [psycopg.OperationalError("server closed the connection"), psycopg.errors.UndefinedTable("no orders"), StoreUnavailable("x")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_the_stream_is_not_told_as_one_of_the_store(
+    app: App, note: Task[..., None], conn: Connection[Any], many: Put, at: int, error: Exception
+) -> None:
+    def jobs() -> Iterator[NewJob]:
+        for n in range(3000):
+            if n == at:
+                raise error
+            yield note.job(n)
+
+    with pytest.raises(type(error)) as raised:
+        many(app, jobs())
+    assert raised.value is error
+    assert error.__cause__ is None
     assert count(conn) == 0
 
 

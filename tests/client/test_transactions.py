@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection, Connection, sql
+from psycopg import AsyncConnection, Connection, Cursor
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
@@ -300,18 +300,6 @@ def test_what_is_no_psycopg_connection_is_refused(app: App, note: Task[..., None
 # --- another database ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def elsewhere(database_url: str, conn: Caller) -> Iterator[str]:
-    """The URL of another database on the same server."""
-    name = f"jwtest_other_{conn.info.backend_pid}"
-    try:
-        conn.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
-    except psycopg.errors.InsufficientPrivilege:
-        pytest.skip("this role may not create a database")
-    yield psycopg.conninfo.make_conninfo(**{**conninfo_to_dict(database_url), "dbname": name})  # type: ignore[arg-type]
-    conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
 def test_another_database_is_refused_and_its_transaction_goes_on(
     app: App, note: Task[..., None], conn: Caller, elsewhere: str
 ) -> None:
@@ -368,17 +356,19 @@ def test_the_right_database_is_recognised_by_another_way_to_it(
     assert count(conn) == 1
 
 
-def test_the_store_is_asked_once_for_each_way_to_it(app: App, note: Task[..., None], caller: Caller) -> None:
+def test_the_store_is_asked_once_for_each_way_to_it(
+    app: App, note: Task[..., None], caller: Caller, second: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     note.using(conn=caller).enqueue(1)
-    asked: list[str] = []
-    original = caller.execute
+    asked: list[Any] = []
+    original = Cursor.execute
 
-    def execute(query: Any, *rest: Any, **options: Any) -> Any:
+    def execute(cursor: Any, query: Any, *rest: Any, **options: Any) -> Any:
         asked.append(query)
-        return original(query, *rest, **options)
+        return original(cursor, query, *rest, **options)
 
-    caller.execute = execute  # type: ignore[method-assign, assignment]
-    note.using(conn=caller).enqueue(2)
+    monkeypatch.setattr(Cursor, "execute", execute)
+    note.using(conn=second).enqueue(2)
     assert len(asked) == 1
     assert "insert into" in asked[0]
 

@@ -5,15 +5,16 @@ from collections.abc import Generator, Iterable
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection, Connection
+from psycopg.errors import UniqueViolation
 
 from jobwell.client import correlation, transactions
 from jobwell.client.connections import Connections
 from jobwell.client.handle import Enqueued, Handle
 from jobwell.client.transactions import Guard, Within
-from jobwell.core.errors import EnqueueError, NotFound
+from jobwell.core.errors import EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
 from jobwell.store import bulk
+from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
 from jobwell.store.jobs import insert
 from jobwell.store.statements import Program, arun, run
@@ -41,8 +42,7 @@ class Client:
         borrowed = conn if conn is not None else transactions.current()
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
-            self._vouch(borrowed)
-            run(borrowed, program)
+            self._vouch(borrowed).run(program)
         else:
             with self._connections.plain() as own:
                 run(own, program)
@@ -53,8 +53,7 @@ class Client:
         borrowed = conn if conn is not None else transactions.current()
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
-            await self._avouch(borrowed)
-            await arun(borrowed, program)
+            await (await self._avouch(borrowed)).run(program)
         else:
             async with self._connections.of_loop() as own:
                 await arun(own, program)
@@ -65,24 +64,32 @@ class Client:
         borrowed = conn if conn is not None else transactions.current()
         feed = bulk.Feed(_checked(jobs), correlation.current(), eager=borrowed is not None)
         if borrowed is not None:
-            self._vouch(borrowed)
-            bulk.put(borrowed, self._statements, feed)
-        else:
+            self._vouch(borrowed).put(self._statements, feed)
+            return Enqueued(feed.ids)
+        try:
             with self._connections.plain() as own:
                 bulk.put(own, self._statements, feed)
-        return Enqueued(feed.ids)
+        except (StoreError, UniqueViolation) as error:
+            told = _told(feed, error)
+        else:
+            return Enqueued(feed.ids)
+        raise told
 
     async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
         """As `put_many`, for async code."""
         borrowed = conn if conn is not None else transactions.current()
         feed = bulk.Feed(_checked(jobs), correlation.current(), eager=borrowed is not None)
         if borrowed is not None:
-            await self._avouch(borrowed)
-            await bulk.aput(borrowed, self._statements, feed)
-        else:
+            await (await self._avouch(borrowed)).put(self._statements, feed)
+            return Enqueued(feed.ids)
+        try:
             async with self._connections.of_loop() as own:
                 await bulk.aput(own, self._statements, feed)
-        return Enqueued(feed.ids)
+        except (StoreError, UniqueViolation) as error:
+            told = _told(feed, error)
+        else:
+            return Enqueued(feed.ids)
+        raise told
 
     def status(self, job: UUID) -> str:
         """The state of a job."""
@@ -100,17 +107,21 @@ class Client:
             raise NotFound(f"there is no job {job}: its retention is over, or its transaction has not committed")
         return str(rows[0][2])
 
-    def _vouch(self, conn: Any) -> None:
-        self._guard.colour(conn, Connection, "await task.aenqueue(…)")
-        if not self._guard.known(conn):
-            self._guard.compare(conn, run(conn, self._identity()))
+    def _vouch(self, conn: Any) -> PlainDoor:
+        lent = self._guard.plain(conn)
+        lent.open()
+        if not self._guard.known(lent):
+            self._guard.compare(lent, lent.run(self._identity()))
+        return lent
 
-    async def _avouch(self, conn: Any) -> None:
-        self._guard.colour(conn, AsyncConnection, "task.enqueue(…)")
-        if not self._guard.known(conn):
-            found = await arun(conn, self._identity())
+    async def _avouch(self, conn: Any) -> AsyncDoor:
+        lent = self._guard.asynchronous(conn)
+        await lent.open()
+        if not self._guard.known(lent):
+            found = await lent.run(self._identity())
             await asyncio.to_thread(self._guard.ours)  # over a connection of its own, which must not hold up the loop
-            self._guard.compare(conn, found)
+            self._guard.compare(lent, found)
+        return lent
 
     def _identity(self) -> "Generator[Any, list[tuple[Any, ...]], UUID | None]":
         # First ask whether the table is there: an error would break the caller's transaction.
@@ -118,7 +129,7 @@ class Client:
         if there[0][0] is None:
             return None
         rows = yield self._statements("server.store_id")
-        return rows[0][0] if rows else None
+        return UUID(rows[0][0]) if rows else None
 
     def close(self) -> None:
         """Give the connections of this process back."""
@@ -127,6 +138,20 @@ class Client:
     async def aclose(self) -> None:
         """Give the connections of this process and the running loop back."""
         await self._connections.aclose()
+
+
+def _told(feed: bulk.Feed, error: StoreError | UniqueViolation) -> Exception:
+    if feed.error is not None:
+        return feed.error  # it came out of the caller's stream, and is not about our store
+    if isinstance(error, UniqueViolation):
+        found = error.diag.message_detail or ""
+        told = EnqueueError(
+            f"one of these jobs was enqueued before, in this call or an earlier one ({found}); make each with task.job(…) of its"
+            " own; nothing was enqueued"
+        )
+        told.__cause__ = error
+        return told
+    return error
 
 
 def _checked(jobs: Iterable[NewJob]) -> Iterable[NewJob]:

@@ -89,6 +89,7 @@ class Task(Generic[P, R]):
             InvalidArguments, PayloadTooLarge: nothing was stored.
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. Where the answer to the commit was lost the job may be there.
+                On the caller's connection errors stay those of its driver.
         """
         return self._client().put(self._made(args, kwargs), self._conn)
 
@@ -112,7 +113,8 @@ class Task(Generic[P, R]):
             priority: -100 to 100, higher first (default: the task's).
             tenant: for whom (default: the parameter that the task names).
             deadline: how long after being due it may wait and try, in all (default: the task's).
-            conn: the caller's psycopg connection, with an open transaction.
+            conn: the caller's connection or session, which `App.within` takes too: the job commits or vanishes with its
+                transaction.
         """
         before = self._options
         options = Options(

@@ -1,14 +1,14 @@
 """Enqueue within the caller's transaction: the job commits or vanishes with the caller's rows."""
 
+import os
+import weakref
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from psycopg import AsyncConnection, Connection
-from psycopg.pq import TransactionStatus
-
 from jobwell.core.errors import TransactionMisuse
+from jobwell.store.borrowed import AsyncDoor, Door, PlainDoor, door
 from jobwell.store.database import Database
 
 PLAIN_ADVICE = "use `using(conn=…)`, or enqueue without `within`"
@@ -21,10 +21,12 @@ class Within:
         self._guard = guard
         self.connection = connection
         self.open = False
+        self.process = 0
         self._token: Token[Within | None] | None = None
 
     def __enter__(self) -> Self:
         self._guard.check(self.connection)
+        self.process = os.getpid()
         self._token = _current.set(self)
         self.open = True
         return self
@@ -42,7 +44,7 @@ def current() -> Any | None:
     """The connection of the innermost `within`, or None.
 
     Raises:
-        TransactionMisuse: that `within` has ended (a task or thread that began inside it goes on).
+        TransactionMisuse: that `within` has ended (a task or thread that began inside it goes on), or was entered before a fork.
     """
     inside = _current.get()
     if inside is None:
@@ -51,6 +53,11 @@ def current() -> Any | None:
         raise TransactionMisuse(
             "this code began inside `app.within(…)`, which has ended since; its transaction may be over."
             f" Nothing was enqueued; {PLAIN_ADVICE}"
+        )
+    if inside.process != os.getpid():
+        raise TransactionMisuse(
+            "this process was forked inside `app.within(…)`: the connection is its parent's, and two processes on one connection"
+            f" mix their answers. Nothing was enqueued; {PLAIN_ADVICE} with a connection of this process"
         )
     return inside.connection
 
@@ -65,73 +72,70 @@ class Guard:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ours: UUID | None = None
-        self._good: set[tuple[str, str, str]] = set()
+        self._addresses: set[tuple[str, str, str]] = set()
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()  # of drivers that do not tell an address
 
     def check(self, connection: Any) -> None:
         """Refuse what can be seen without asking the server.
 
         Raises:
-            TransactionMisuse: not a psycopg connection; idle in autocommit mode; or in a failed transaction.
+            TransactionMisuse: with what is wrong and what to do.
         """
-        if not isinstance(connection, Connection | AsyncConnection):
-            raise TransactionMisuse(
-                f"a {type(connection).__module__}.{type(connection).__qualname__} is not a connection that can be used here;"
-                " give a psycopg Connection or AsyncConnection"
-            )
-        if connection.closed:
-            raise TransactionMisuse("the connection given is closed; nothing was enqueued")
-        status = connection.info.transaction_status
-        if connection.autocommit and status == TransactionStatus.IDLE:
-            raise TransactionMisuse(
-                "the connection is in autocommit mode and has no open transaction, so the job could not commit together with"
-                " your rows; open one first (`with conn.transaction():`), or enqueue without `within`"
-            )
-        if status == TransactionStatus.INERROR:
-            raise TransactionMisuse("the transaction has failed already and can only be rolled back; nothing was enqueued")
+        door(connection).look()
 
-    def colour(self, connection: Any, wanted: type, verb: str) -> None:
-        """Refuse a connection of the other colour.
+    def plain(self, connection: Any) -> PlainDoor:
+        """The door for `enqueue`.
 
         Raises:
-            TransactionMisuse: with the verb to use.
+            TransactionMisuse: as `check`, or the connection is async.
         """
-        self.check(connection)
-        if not isinstance(connection, wanted):
-            found = "plain" if wanted is AsyncConnection else "async"
-            raise TransactionMisuse(
-                f"the transaction is on the {found} connection given; call `{verb}` instead; nothing was enqueued"
-            )
+        found = door(connection)
+        if isinstance(found, PlainDoor):
+            return found
+        found.look()
+        raise TransactionMisuse(
+            "the transaction is on the async connection given; call `await task.aenqueue(…)` instead; nothing was enqueued"
+        )
 
-    def known(self, connection: Any) -> bool:
-        """Whether this server and database was found to be the store's before."""
-        return _address(connection) in self._good
+    def asynchronous(self, connection: Any) -> AsyncDoor:
+        """The door for `aenqueue`. Raises as `plain`, the other way round."""
+        found = door(connection)
+        if isinstance(found, AsyncDoor):
+            return found
+        found.look()
+        raise TransactionMisuse(
+            "the transaction is on the plain connection given; call `task.enqueue(…)` instead; nothing was enqueued"
+        )
+
+    def known(self, lent: Door) -> bool:
+        """Whether this way was found to lead to the store before."""
+        key = lent.key
+        return key in self._addresses if isinstance(key, tuple) else key in self._connections
 
     def ours(self) -> UUID:
         """The store's identity."""
         if self._ours is None:
             with self._database.connect("client") as conn, self._database.telling():
                 row = conn.execute(self._database.statements["server.store_id"]).fetchone()
-            self._ours = row[0] if row else None
+            self._ours = UUID(row[0]) if row else None
         if self._ours is None:
             raise TransactionMisuse("the store has no identity; run `jobwell migrate`")
         return self._ours
 
-    def compare(self, connection: Any, found: UUID | None) -> None:
+    def compare(self, lent: Door, found: UUID | None) -> None:
         """Accept or refuse by the identity read over the caller's connection.
 
         Raises:
             TransactionMisuse: it is another database than the store's.
         """
         if found is None or found != self.ours():
-            where = f"{connection.info.host or 'localhost'}:{connection.info.port}/{connection.info.dbname}"
             raise TransactionMisuse(
-                f"the connection leads to {where}, but the jobs are in {self._database.place};"
+                f"the connection leads to {lent.place}, but the jobs are in {self._database.place};"
                 " one transaction cannot span two databases. Nothing was enqueued; write to an outbox table,"
                 " or enqueue after commit"
             )
-        self._good.add(_address(connection))
-
-
-def _address(connection: Any) -> tuple[str, str, str]:
-    info = connection.info
-    return info.host or info.hostaddr, str(info.port), info.dbname
+        key = lent.key
+        if isinstance(key, tuple):
+            self._addresses.add(key)
+        else:
+            self._connections.add(key)

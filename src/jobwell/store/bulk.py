@@ -1,19 +1,24 @@
-"""Thousands of jobs at once: COPY, all in one transaction, in bounded memory."""
+"""Thousands of jobs at once: by COPY, or by arrays where a driver has no COPY for us. All in one transaction, bounded memory."""
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
+from uuid import UUID
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
+from jobwell.core.errors import EnqueueError
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import INLINE, insert
-from jobwell.store.statements import Statements, arun, run
+from jobwell.store.statements import Program, Query, Statements, aask, arun, ask, run
 
 SMALL = 200  # below it one INSERT by arrays is faster than a COPY
 PIECE = 2000
 LARGE_BYTES = 8 * 1024 * 1024  # of large payloads held back until the COPY of their jobs ends
+ARRAY_PIECE = 500
+ARRAY_BYTES = 1024 * 1024  # of one INSERT by arrays: its text is held several times
 
 _TYPES = ("uuid", "text", "text", "int2", "int8", "text", "text", "int4", "text", "text", "text",
           "timestamptz", "timestamptz", "timestamptz", "timestamptz")  # fmt: skip
@@ -21,9 +26,10 @@ _PAYLOAD_TYPES = ("uuid", "text")  # JSON travels as text: the driver's json typ
 
 
 class Feed:
-    """The jobs of one call on their way into COPY.
+    """The jobs of one call on their way into the store.
 
-    Keeps the ids in input order (16 bytes each), the queues to wake, and the large payloads of the running COPY.
+    Keeps the ids in input order (16 bytes each), the queues to wake, the large payloads of the running COPY, and the error that
+    the caller's stream has ended with.
 
     Args:
         jobs: the stream.
@@ -32,6 +38,7 @@ class Feed:
     """
 
     def __init__(self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool) -> None:
+        self.error: Exception | None = None
         stream = iter(jobs)
         self._eager = eager
         self.meta = meta
@@ -43,25 +50,62 @@ class Feed:
         self._jobs = chain(() if self.small else self.head, stream)
         self.ended = self.small
         if self.small:
-            for job in self.head:
-                self.ids += job.id.bytes
+            self._take(self.head)
+
+    def _take(self, piece: list[NewJob]) -> list[NewJob]:
+        if len({job.id.int for job in piece}) < len(piece):
+            self._refuse_twice(piece)
+        self.ids += b"".join([job.id.bytes for job in piece])
+        return piece
+
+    def _refuse_twice(self, piece: list[NewJob]) -> None:
+        seen: set[UUID] = set()
+        for at, job in enumerate(piece, start=len(self.ids) // 16):
+            if job.id in seen:
+                raise EnqueueError(
+                    f"job {at} of this call was given before, as the same job {job.id}; make each with task.job(…) of its own;"
+                    " nothing was enqueued"
+                )
+            seen.add(job.id)
+
+    def pieces(self) -> Iterator[list[NewJob]]:
+        """All jobs, in pieces for an INSERT by arrays."""
+        self.head = []
+        piece: list[NewJob] = []
+        size = 0
+        for job in self._jobs:
+            piece.append(job)
+            size += job.size
+            if len(piece) == ARRAY_PIECE or size > ARRAY_BYTES:
+                yield self._take(piece)
+                piece, size = [], 0
+        if piece:
+            yield self._take(piece)
 
     def rows(self, now: datetime) -> Iterator[tuple[Any, ...]]:
         """The rows of one COPY: to the end of the stream, of the piece, or of the room for large payloads."""
         self.head, self.large = [], []
-        for job in list(self._piece()) if self._eager else self._piece():
+        if self._eager:
+            for job in self._take(list(self._piece())):
+                yield _row(job, now, self.meta, self.queues)
+            return
+        for job in self._piece():
             self.ids += job.id.bytes
             yield _row(job, now, self.meta, self.queues)
 
     def _piece(self) -> Iterator[NewJob]:
         size = 0
-        for count, job in enumerate(self._jobs, start=1):
-            if job.size > INLINE:
-                self.large.append(job)
-                size += job.size
-            yield job
-            if size > LARGE_BYTES or (self._eager and count == PIECE):
-                return
+        try:
+            for count, job in enumerate(self._jobs, start=1):
+                if job.size > INLINE:
+                    self.large.append(job)
+                    size += job.size
+                yield job
+                if size > LARGE_BYTES or (self._eager and count == PIECE):
+                    return
+        except Exception as error:
+            self.error = error
+            raise
         self.ended = True
 
 
@@ -72,11 +116,11 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             run(conn, insert(statements, feed.head, feed.meta))
         return
     with conn.transaction():
-        [(now,)] = conn.execute(statements["jobs.now"], binary=True).fetchall()
+        [(now,)] = ask(conn, statements("jobs.now"))
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
-            with conn.cursor() as cursor:
+            with Cursor(conn) as cursor:
                 with cursor.copy(statements["jobs.copy_jobs"]) as copy:
                     copy.set_types(_TYPES)
                     for row in chain([ahead] if ahead else [], rows):
@@ -87,7 +131,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                         for job in feed.large:
                             copy.write_row((job.id, job.args))
         if feed.queues:
-            conn.execute(statements["jobs.wake"], {"queues": sorted(feed.queues)})
+            ask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
 
 async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
@@ -97,11 +141,11 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             await arun(conn, insert(statements, feed.head, feed.meta))
         return
     async with conn.transaction():
-        [(now,)] = await (await conn.execute(statements["jobs.now"], binary=True)).fetchall()
+        [(now,)] = await aask(conn, statements("jobs.now"))
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)
-            async with conn.cursor() as cursor:
+            async with AsyncCursor(conn) as cursor:
                 async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
                     copy.set_types(_TYPES)
                     for row in chain([ahead] if ahead else [], rows):
@@ -112,7 +156,31 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
                         for job in feed.large:
                             await copy.write_row((job.id, job.args))
         if feed.queues:
-            await conn.execute(statements["jobs.wake"], {"queues": sorted(feed.queues)})
+            await aask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
+
+
+def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
+    """The same inside a caller's transaction, for any driver. An error undoes this call only, as with `put`."""
+    if feed.small:
+        if feed.head:
+            yield from insert(statements, feed.head, feed.meta)
+        return
+    yield statements("jobs.savepoint")
+    try:
+        for piece in feed.pieces():
+            yield from insert(statements, piece, feed.meta)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        with contextlib.suppress(Exception):  # where the connection is gone, the first error tells more
+            yield from _undo(statements)
+        raise
+    yield statements("jobs.release")
+
+
+def _undo(statements: Statements) -> Iterator[Query]:
+    yield statements("jobs.rollback_to_savepoint")
+    yield statements("jobs.release")
 
 
 def _row(job: NewJob, now: datetime, meta: str | None, due_queues: set[str]) -> tuple[Any, ...]:

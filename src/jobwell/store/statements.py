@@ -10,7 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg.rows import tuple_row
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -79,15 +80,11 @@ def _read() -> dict[str, str]:
 
 
 def run(conn: "Connection[Any]", program: Program[T]) -> T:
-    """Drive a program on a plain connection.
-
-    Answers come in binary: as text, times would depend on the session's DateStyle.
-    """
+    """Drive a program on a plain connection."""
     try:
         query = next(program)
         while True:
-            cursor = conn.execute(query.sql, query.parameters, binary=True)
-            query = program.send(cursor.fetchall() if cursor.description else [])
+            query = program.send(ask(conn, query))
     except StopIteration as stop:
         value: T = stop.value
         return value
@@ -98,8 +95,25 @@ async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
     try:
         query = next(program)
         while True:
-            cursor = await conn.execute(query.sql, query.parameters, binary=True)
-            query = program.send(await cursor.fetchall() if cursor.description else [])
+            query = program.send(await aask(conn, query))
     except StopIteration as stop:
         value: T = stop.value
         return value
+
+
+def ask(conn: "Connection[Any]", query: Query) -> list[Row]:
+    """One statement and its answer.
+
+    Answers come in binary: as text, times would depend on the session's DateStyle. The cursor is of our own making, since row
+    and cursor factories of a caller's connection are made for the caller.
+    """
+    cursor = Cursor(conn, row_factory=tuple_row)
+    cursor.execute(query.sql, query.parameters, binary=True)
+    return cursor.fetchall() if cursor.description else []
+
+
+async def aask(conn: "AsyncConnection[Any]", query: Query) -> list[Row]:
+    """As `ask`, on an async connection."""
+    cursor = AsyncCursor(conn, row_factory=tuple_row)
+    await cursor.execute(query.sql, query.parameters, binary=True)
+    return await cursor.fetchall() if cursor.description else []

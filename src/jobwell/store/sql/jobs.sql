@@ -39,6 +39,16 @@ copy jobwell.payloads (id, args) from stdin (format binary);
 -- name: wake
 select jobwell.wake(:queues::text[]);
 
+-- name: savepoint
+-- Of one bulk within the caller's transaction.
+savepoint jobwell;
+
+-- name: release
+release savepoint jobwell;
+
+-- name: rollback_to_savepoint
+rollback to savepoint jobwell;
+
 -- name: now
 select jobwell.now();
 

@@ -28,4 +28,5 @@ select count(*) from pg_stat_activity where backend_type = 'client backend';
 select case when to_regclass('jobwell.store') is null then null else 1 end;
 
 -- name: store_id
-select id from jobwell.store;
+-- As text: it is also read over connections whose types the caller has changed.
+select id::text from jobwell.store;

@@ -128,7 +128,7 @@ class Database:
 
     @property
     def pooled(self) -> bool:
-        """Whether the database URL leads through a pooler in transaction mode, as the settings say or the last connection told."""
+        """Whether the URL leads through a pooler in transaction mode, as the settings say or the last connection told."""
         return self.settings.pooler == "transaction" or (self.settings.pooler == "auto" and self._pooled)
 
     def pool(self, name: str, largest: int) -> Pool:

@@ -2,6 +2,9 @@
 
 JOBWELL_TEST_DATABASE_URL names the server; without it the embedded one is started. No other JOBWELL_* variable of the
 developer reaches a test.
+
+JOBWELL_TEST_POOLER=direct or =alone puts a PgBouncer in transaction mode between the code under test and the server: with or
+without a `direct_url` past it. The tests' own look-ups go to the server itself.
 """
 
 import getpass
@@ -19,6 +22,7 @@ from psycopg import Connection, sql
 from jobwell import App, settings
 from jobwell.store.database import Database
 from jobwell.store.migrations import migrate
+from tests.pgbouncer.helpers import Bouncer
 
 for _name in [name for name in os.environ if name.startswith("JOBWELL_") and not name.startswith("JOBWELL_TEST_")]:
     del os.environ[_name]
@@ -38,6 +42,19 @@ def database_url() -> str:
     from jobwell import embedded
 
     return embedded.start(Path(tempfile.gettempdir(), f"jobwell-tests-{getpass.getuser()}")).url
+
+
+@pytest.fixture(scope="session")
+def store_settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """How the code under test reaches the server: arguments of an App."""
+    how = os.environ.get("JOBWELL_TEST_POOLER", "")
+    if not how:
+        yield {"database_url": database_url}
+        return
+    assert how in {"direct", "alone"}
+    bouncer = Bouncer(database_url, tmp_path_factory.mktemp("pgbouncer"))
+    yield {"database_url": bouncer.url} | ({"direct_url": database_url} if how == "direct" else {})
+    bouncer.close()
 
 
 @pytest.fixture(scope="session")
@@ -77,8 +94,8 @@ def empty(conn: "Connection[Any]", schema: str) -> None:
 
 
 @pytest.fixture
-def app(database_url: str, schema: str, conn: "Connection[Any]") -> Iterator[App]:
+def app(store_settings: dict[str, Any], schema: str, conn: "Connection[Any]") -> Iterator[App]:
     """A fresh app on empty tables."""
-    app = App(database_url, schema=schema)
+    app = App(**store_settings, schema=schema)
     yield app
     app.close()

@@ -167,7 +167,7 @@ class Worker:
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
         )  # fmt: skip
-        prune = Prune(UpkeepVerbs(database.statements), self._workers, Link(database, "upkeep"), settings.retention)
+        prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
         limits = Limits(lambda: list(self._running.values()), time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)

@@ -7,6 +7,9 @@ from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
+from jobwell import App
+from jobwell.client.task import Task
+
 
 class Line:
     """One connection through the proxy."""
@@ -99,3 +102,12 @@ class Proxy:
             for end in line.ends:
                 end.close()
         self._lines.clear()
+
+
+def note_of(app: App) -> "Task[..., None]":
+    """A task to enqueue."""
+
+    @app.task(name="note")
+    def note(n: int = 0) -> None: ...
+
+    return note

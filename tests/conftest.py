@@ -30,6 +30,8 @@ for _name in [name for name in os.environ if name.startswith("JOBWELL_") and not
 hypothesis.settings.register_profile("jobwell", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("jobwell")
 
+POOLER = os.environ.get("JOBWELL_TEST_POOLER", "")
+needs_wakeups = pytest.mark.skipif(POOLER == "alone", reason="no notification passes a pooler in transaction mode")
 IMPATIENT = "-c lock_timeout=15s"  # a test that leaves a transaction open fails the next one, and does not hang it
 
 
@@ -47,13 +49,12 @@ def database_url() -> str:
 @pytest.fixture(scope="session")
 def store_settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """How the code under test reaches the server: arguments of an App."""
-    how = os.environ.get("JOBWELL_TEST_POOLER", "")
-    if not how:
+    if not POOLER:
         yield {"database_url": database_url}
         return
-    assert how in {"direct", "alone"}
+    assert POOLER in {"direct", "alone"}
     bouncer = Bouncer(database_url, tmp_path_factory.mktemp("pgbouncer"))
-    yield {"database_url": bouncer.url} | ({"direct_url": database_url} if how == "direct" else {})
+    yield {"database_url": bouncer.url} | ({"direct_url": database_url} if POOLER == "direct" else {})
     bouncer.close()
 
 
@@ -89,6 +90,9 @@ def empty(conn: "Connection[Any]", schema: str) -> None:
         sql.SQL("select {} where exists (select from {})").format(name, sql.Identifier(name)) for (name,) in tables
     )
     used = [sql.Identifier(name) for (name,) in conn.execute(hold_rows)]
+    # Dead entries of the test before are not nothing: claims walk over them while somebody's snapshot keeps them.
+    if sql.Identifier("jobs") not in used and conn.execute("select pg_relation_size('jobs') > 0").fetchone() == (True,):
+        used.append(sql.Identifier("jobs"))
     if used:
         conn.execute(sql.SQL("truncate {}").format(sql.SQL(", ").join(used)))
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from jobwell.core.errors import StoreError
 from jobwell.store.database import Database
 from jobwell.store.statements import run
-from jobwell.store.wire import PlainConnection
+from jobwell.store.wire import PlainConnection, Silence
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.ears import Ears
 
@@ -58,6 +58,7 @@ class Heartbeat:
         self._watch = watch
         self._ears = ears
         self._ready: PlainConnection | None = None
+        self._suspect = ""  # how the direct URL fell silent: to ask it again first would cost the lease
         self._again_at = 0.0  # when a connection that cannot listen is exchanged for another try
         self._stopping = threading.Event()
         self.skew = timedelta()  # by how much the database's clock is ahead of this host's
@@ -110,6 +111,8 @@ class Heartbeat:
                     self._serve(conn)
             except Exception as error:  # noqa: BLE001  whatever it is: a heartbeat that stops in silence loses every job
                 self._ears.end()
+                if isinstance(error, Silence) and not self._again_at:
+                    self._suspect = str(error)
                 if self._stopping.is_set():
                     return
                 if not told:
@@ -123,19 +126,21 @@ class Heartbeat:
 
     def _connection(self) -> PlainConnection:
         """Past the pooler, if there is a way; the lease is worth more than wake-ups, so any way is good."""
-        settings, now = self._database.settings, time.monotonic()
-        self._again_at = 0.0
-        if settings.direct_url:
+        database, lease = self._database, self._database.settings.lease
+        self._again_at, why, self._suspect = 0.0, self._suspect, ""
+        if database.settings.direct_url and not why:
             try:
-                conn = self._database.connect("heartbeat", direct=True, patience=min(DIRECT_PATIENCE, settings.lease / 2))
+                conn = database.connect("heartbeat", direct=True, patience=min(DIRECT_PATIENCE, lease / 3))
             except StoreError as error:
-                conn = self._database.connect("heartbeat", patience=settings.lease / 2)
-                self._again_at = now + AGAIN
-                self._ears.deaf(f"direct_url does not work ({error.message})")
+                why = error.message
             else:
-                conn.silence = settings.lease / 2
-            return conn
-        return self._database.connect("heartbeat", patience=settings.lease / 2)
+                conn.silence = lease / 3
+                return conn
+        conn = database.connect("heartbeat", patience=lease / 3)
+        if why:
+            self._again_at = time.monotonic() + AGAIN
+            self._ears.deaf(f"direct_url does not work ({why})")
+        return conn
 
     def _listen(self, conn: PlainConnection) -> None:
         database = self._database
@@ -159,6 +164,8 @@ class Heartbeat:
         listens = not self._again_at
         self._wake()  # what was enqueued while nobody listened
         while not self._stopping.is_set():
+            if listens and statements.channel not in run(conn, self._workers.listens()):
+                raise StoreError("the subscription to wake-ups is gone; subscribing again")
             began, mode = time.monotonic(), self._ears.mode
             told = run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy(), wakeups=mode))
             if told is None:
@@ -167,8 +174,6 @@ class Heartbeat:
                 return
             self._renewed = began  # the lease counts from before the answer
             self.skew = told - datetime.now(UTC)
-            if listens and statements.channel not in run(conn, self._workers.listens()):
-                raise StoreError("the subscription to wake-ups is gone; subscribing again")
             until = began + settings.beat
             while (rest := until - time.monotonic()) > 0 and not self._stopping.is_set() and self._ears.mode == mode:
                 self._hear(conn, min(rest, BLOCKED_AFTER / 2))

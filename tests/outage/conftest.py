@@ -16,6 +16,7 @@ from jobwell import App, embedded, settings
 from jobwell.store.database import Database
 from jobwell.store.migrations import migrate
 from tests.outage.helpers import Proxy
+from tests.worker.helpers import Desk
 
 SCHEMA = "jwoutage"
 
@@ -74,3 +75,9 @@ def own(own_server: Own) -> Own:
     return own_server
 
 
+
+
+@pytest.fixture
+def desk(app: App, conn: "Connection[Any]") -> Desk:
+    """What the store says."""
+    return Desk(app, conn)

@@ -75,8 +75,6 @@ def own(own_server: Own) -> Own:
     return own_server
 
 
-
-
 @pytest.fixture
 def desk(app: App, conn: "Connection[Any]") -> Desk:
     """What the store says."""

@@ -49,7 +49,9 @@ class Proxy:
         self._listener: socket.socket | None = None
         self.port = 0
         self.open()
-        login = quote(str(given.get("user") or "postgres")) + (f":{quote(str(given['password']))}" if given.get("password") else "")
+        login = quote(str(given.get("user") or "postgres")) + (
+            f":{quote(str(given['password']))}" if given.get("password") else ""
+        )
         self.url = f"postgresql://{login}@127.0.0.1:{self.port}/{quote(str(given['dbname']))}?sslmode=disable"
 
     def open(self) -> None:

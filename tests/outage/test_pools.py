@@ -79,9 +79,7 @@ def test_a_lost_answer_says_that_the_fate_is_unknown(app: App, schema: str, prox
     note = note_of(through)
     note.enqueue(1)
     conn.execute("begin; lock table jobs in exclusive mode")  # the statement arrives, and waits
-    cutter = threading.Thread(
-        target=lambda: (until(lambda: waits(conn)), proxy.cut(), conn.execute("commit")),
-    )
+    cutter = threading.Thread(target=lambda: (until(lambda: waits(conn)), proxy.cut(), conn.execute("commit")))
     cutter.start()
     with pytest.raises(StoreUnavailable, match="not known whether what was asked for has taken effect") as told:
         note.enqueue(2)
@@ -93,7 +91,9 @@ def test_a_lost_answer_says_that_the_fate_is_unknown(app: App, schema: str, prox
 
 def waits(conn: "Connection[Any]") -> bool:
     """Whether somebody waits for a lock of this connection's."""
-    return conn.execute("select 1 from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))").fetchone() is not None
+    return (
+        conn.execute("select 1 from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))").fetchone() is not None
+    )
 
 
 def test_an_outage_is_told_with_its_cause_and_over_at_once(own: Own) -> None:

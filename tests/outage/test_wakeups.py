@@ -196,4 +196,3 @@ def unlisten(conn: Any) -> bool:
     """Between two waits of the heartbeat's thread."""
     conn.execute("unlisten *")
     return True
-

@@ -57,14 +57,15 @@ class Bouncer:
 
     def start(self) -> None:
         """Start it, and wait until the server answers through it."""
-        options = {} if self._user is None else {"user": self._user[0], "group": self._user[1], "extra_groups": []}
+        user, group = self._user or (None, None)
         if self._user is not None:
             for path in (self._file, self._folder):
                 os.chown(path, *self._user)
         with self._file.open("rb") as file:  # by a handle: the account need not be able to enter the folder
             self._process = subprocess.Popen(
                 [str(PROGRAM), f"/dev/fd/{file.fileno()}"], stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-                pass_fds=(file.fileno(),), cwd="/", **options,
+                pass_fds=(file.fileno(),), cwd="/", user=user, group=group,
+                extra_groups=None if self._user is None else [],
             )  # fmt: skip
             until(self._answers, what="PgBouncer answers")
 

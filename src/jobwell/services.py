@@ -61,7 +61,7 @@ def load_app(target: str) -> App:
 
 
 def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None, worker: UUID | None = None) -> int:
-    """Run one worker in this process until SIGTERM or SIGINT.
+    """Run one worker in this process until SIGTERM or SIGINT. A store that is away, or full, is waited for.
 
     Returns:
         The exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
@@ -75,12 +75,14 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
     unknown = [queue for queue in queues if queue not in app.queues]
     if unknown:
         raise SettingsError(f"the app declares no queue {unknown[0]!r}; declared are {', '.join(app.queues)}")
-    with app.database.connect("worker") as conn, app.database.telling():
-        migrations.check(conn, app.settings.schema)
-        check_fitness(conn, app.database.statements)
+
+    def fit() -> None:
+        with app.database.connect("worker") as conn, app.database.telling():
+            migrations.check(conn, app.settings.schema)
+            check_fitness(conn, app.database.statements)
 
     async def live() -> int:
-        made = Worker(app, queues=queues, slots=slots, id=worker)
+        made = Worker(app, queues=queues, slots=slots, id=worker, fit=fit)
         loop = asyncio.get_running_loop()
         signals.on_stop(loop, made.stop)
         if os.environ.get("JOBWELL_CHILD"):

@@ -27,6 +27,7 @@ RESERVED = frozenset((
     "placing", "primary", "references", "returning", "select", "session_user", "some", "symmetric", "system_user", "table",
     "then", "to", "trailing", "true", "union", "unique", "user", "using", "variadic", "when", "where", "window", "with",
 ))  # fmt: skip
+POOLERS = ("auto", "none", "transaction")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
@@ -57,6 +58,12 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
+def _pooler(value: Any, name: str) -> str:
+    if value not in POOLERS:
+        raise SettingsError(f"{name}={value!r} must be one of {', '.join(POOLERS)}")
+    return str(value)
+
+
 def _setting(default: Any, about: str, read: Any = _text, *, secret: bool = False) -> Any:
     return field(default=default, repr=not secret, metadata={"about": about, "read": read})
 
@@ -66,7 +73,8 @@ class Settings:
     """All settings. Durations are seconds; sizes are bytes."""
 
     database_url: str = _setting("", "where the jobs are: postgresql://… or 'embedded'", secret=True)
-    direct_url: str = _setting("", "a URL past the pooler, for LISTEN; empty: database_url", secret=True)
+    direct_url: str = _setting("", "a URL past the pooler, for LISTEN and migrations; empty: database_url", secret=True)
+    pooler: str = _setting("auto", "whether database_url leads through one: auto, none, or transaction (its mode)", _pooler)
     schema: str = _setting("jobwell", "the schema that holds the tables")
     app: str = _setting("", "module:attribute of the App, for the command line")
     queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)

@@ -9,7 +9,6 @@ import pytest_asyncio
 from psycopg import Connection
 
 from jobwell import App
-from jobwell.store.arrays import teach
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
@@ -37,8 +36,6 @@ async def hands(app: App, store: Store, workers: WorkerVerbs) -> AsyncIterator[H
 
         async def make() -> Hand:
             conn = await stack.enter_async_context(await app.database.aconnect("test"))
-            conn.prepare_threshold = 0
-            teach(conn)
             hand = Hand(conn, JobVerbs(app.database.statements))
             run(store.conn, workers.register(
                 hand.worker, lease=60.0, pid=1, host="here", name="here/1", version="0", slots=10, queues=["default"]))  # fmt: skip

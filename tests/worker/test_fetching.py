@@ -11,6 +11,7 @@ from psycopg import Connection
 
 from jobwell import App
 from jobwell.worker import heartbeat
+from tests.conftest import needs_wakeups
 from tests.waiting import apause, auntil
 from tests.worker.helpers import Acts, Desk, working
 
@@ -56,6 +57,7 @@ def slow_poll(app: App) -> App:
     return app
 
 
+@needs_wakeups
 async def test_one_that_runs_a_long_job_is_woken_for_its_free_slots(slow_poll: App, acts: Acts, desk: Desk) -> None:
     acts.act.enqueue("wait")
     async with working(slow_poll, slots=2):

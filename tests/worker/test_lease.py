@@ -14,6 +14,7 @@ from jobwell.store.link import Link
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.housekeeping.rescue import Rescue
+from tests.conftest import POOLER
 from tests.waiting import PATIENCE, auntil
 from tests.worker.helpers import Acts, Desk, starting, working
 
@@ -62,6 +63,7 @@ async def test_a_task_that_the_rescuer_does_not_know_goes_back_to_its_own_queue(
     assert (job["queue"], job["losses"], job["state"]) == ("bulk", 1, "ready")
 
 
+@pytest.mark.skipif(POOLER == "alone", reason="the heartbeat has no backend of its own then, that one could end")
 async def test_who_cannot_renew_stops_its_jobs_and_itself(
     app: App, acts: Acts, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

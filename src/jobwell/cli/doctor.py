@@ -40,6 +40,7 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
     from jobwell.core.errors import JobwellError
     from jobwell.store import migrations
     from jobwell.store.database import Database
+    from jobwell.store.path import probe
     from jobwell.store.statements import run
 
     wrong: list[str] = []
@@ -50,6 +51,11 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
         with database.connect("doctor") as conn, database.telling():
             server.update(run(conn, _facts(database)))
             _judge(server, wrong, hints)
+            path = probe(database)
+            server["pooler"] = "in transaction mode: nothing is prepared" if path.pooled else "none"
+            server["wakeups"] = path.wakeups
+            if path.why:
+                hints.append(f"jobs are found by polling every {settings.poll:g} s, without wake-ups: {path.why}")
             migrations.check(conn, settings.schema)
     except JobwellError as error:
         wrong.append(error.message)

@@ -37,7 +37,7 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
     console().print()
     for row in workers:
         row.update(up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}")
-    columns = ("name", "state", "busy", "queues", "up", "silent", "version")
+    columns = ("name", "state", "busy", "queues", "up", "silent", "wakeups", "version")
     table("Workers", workers, columns, "No worker lives: nothing will run.")
     if not any(row["state"] == "live" for row in workers) and found["states"]["ready"]:
         click.echo("\nJobs wait and no worker lives; start one with `jobwell worker module:app`.", err=True)

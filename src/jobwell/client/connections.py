@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from jobwell.store.database import Database
+from jobwell.store.pool import LoopPool, Pool
 
 LARGEST = 4
 
@@ -35,9 +35,8 @@ class Connections:
 
     def _begin(self) -> None:
         self._guard = threading.Lock()
-        self._plain: ConnectionPool[Connection[Any]] | None = None
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection[Any]]]
-        self._loops = weakref.WeakKeyDictionary()
+        self._plain: Pool | None = None
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
 
     def forked(self) -> None:
         """In a child that was just forked: begin anew."""
@@ -51,13 +50,13 @@ class Connections:
         """A plain connection, from any thread.
 
         Raises:
-            StoreUnavailable: none could be had in time.
+            StoreUnavailable: none could be had in time, and nothing was sent; or the answer was lost, and it is `unsure`.
         """
         pool = self._plain
         if pool is None:
             with self._guard:
                 pool = self._plain = self._plain or self._database.pool("client", LARGEST)
-        with self._database.telling(), pool.connection() as conn:
+        with pool.connection() as conn, self._database.telling():
             yield conn
 
     @contextlib.asynccontextmanager
@@ -65,7 +64,7 @@ class Connections:
         """A connection of the running loop; none ever crosses loops.
 
         Raises:
-            StoreUnavailable: none could be had in time.
+            StoreUnavailable: none could be had in time, and nothing was sent; or the answer was lost, and it is `unsure`.
         """
         loop = asyncio.get_running_loop()
         pool = self._loops.get(loop)
@@ -75,9 +74,8 @@ class Connections:
             pool = self._loops.get(loop)
         if pool is None:
             pool = self._loops[loop] = self._database.apool("client", LARGEST)
-            await pool.open()
-        with self._database.telling():
-            async with pool.connection() as conn:
+        async with pool.connection() as conn:
+            with self._database.telling():
                 yield conn
 
     def close(self) -> None:

@@ -70,7 +70,16 @@ class StoreError(JobwellError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached. Nothing was changed; try again when it is back."""
+    """The database cannot be reached. Nothing was changed, unless `unsure`; try again when it is back.
+
+    Args:
+        message: one or two sentences for a person.
+        unsure: something was sent and the answer is lost: it may have taken effect, or not.
+    """
+
+    def __init__(self, message: str, *, unsure: bool = False) -> None:
+        super().__init__(message)
+        self.unsure = unsure
 
 
 class StoreRefused(StoreError):

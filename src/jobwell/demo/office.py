@@ -11,11 +11,11 @@ from email.utils import formataddr
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool
 
 from jobwell import App, SettingsError
 from jobwell.demo.mail import SENDER, Postman
 from jobwell.demo.statements import Case
+from jobwell.store.pool import LoopPool
 
 SMTP_VARIABLE = "JOBWELL_DEMO_SMTP"
 CONNECTIONS = 4  # to the database, for each process
@@ -40,8 +40,7 @@ class Office:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection[Any]]]
-        self._pools = weakref.WeakKeyDictionary()
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
         self._postmen: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Postman] = weakref.WeakKeyDictionary()
         self.statements = Case(app.settings.schema)
 
@@ -61,7 +60,6 @@ class Office:
             pool = self._pools.get(loop)
         if pool is None:
             pool = self._pools[loop] = self._app.database.apool("demo", CONNECTIONS)
-            await pool.open()
         async with pool.connection() as conn:
             yield conn
 

@@ -1,21 +1,31 @@
 """Connections: how they are made, how their errors are told, and what a server looks like."""
 
 import contextlib
-import select
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from jobwell.core.errors import SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
 from jobwell.settings import Settings, masked
+from jobwell.store.arrays import teach
+from jobwell.store.pool import LoopPool, Pool
 from jobwell.store.statements import Program, Statements, T, run
+from jobwell.store.wire import LoopConnection, PlainConnection, Silence
 
 OLDEST_SERVER = 150000
-REFUSALS = ("does not exist", "authentication failed", "no pg_hba.conf entry", "permission denied")
+ADVICE = {
+    "does not exist": "create it, or correct the URL",
+    "authentication failed": "check user, password and access rules",
+    "no pg_hba.conf entry": "check user, password and access rules",
+    "permission denied": "check user, password and access rules",
+    "unsupported startup parameter": "take it out of the URL: a pooler does not pass it on",
+}
+UNSENT_OR_UNDONE = ("53", "57014", "40")  # refused for want of room, cancelled, or rolled back: it took no effect
+WHO = "select pg_backend_pid()"
+USES_BEFORE_PREPARING = 5
 
 
 class Database:
@@ -32,6 +42,7 @@ class Database:
         self.settings = settings
         self.statements = Statements(settings.schema)
         self._url: str | None = None
+        self._pooled = False  # what the last connection told
 
     @property
     def url(self) -> str:
@@ -50,7 +61,7 @@ class Database:
         """The URL as it may be shown."""
         return "the embedded server" if self.settings.database_url == "embedded" else masked(self.settings.url)
 
-    def parameters(self, name: str, url: str = "", patience: float = 0.0) -> dict[str, Any]:
+    def parameters(self, name: str, url: str = "", patience: float = 0.0, within: float = 0.0) -> dict[str, Any]:
         """Keyword arguments for a connection: keep-alives and a deadline for everything that can hang."""
         settings = self.settings
         try:
@@ -59,7 +70,7 @@ class Database:
             raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {str(error).strip()}") from None
         chosen = {
             "application_name": f"jobwell {name}",
-            "connect_timeout": max(2, round(min(settings.connect_timeout, patience or settings.connect_timeout))),
+            "connect_timeout": max(2, round(min(settings.connect_timeout, within or patience or settings.connect_timeout))),
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
@@ -67,8 +78,8 @@ class Database:
         }
         return {**chosen, **given}
 
-    def connect(self, name: str = "tool", *, direct: bool = False, patience: float = 0.0) -> "Connection[Any]":
-        """A plain autocommit connection of one's own.
+    def connect(self, name: str = "tool", *, direct: bool = False, patience: float = 0.0) -> PlainConnection:
+        """A plain autocommit connection of one's own. It prepares nothing, so that it works through any pooler.
 
         Args:
             name: shown in pg_stat_activity.
@@ -76,31 +87,72 @@ class Database:
             patience: seconds after which a silent network is given up (default: the settings' timeouts).
 
         Raises:
-            StoreUnavailable: the server cannot be reached, or refuses.
+            StoreUnavailable: the server cannot be reached, or refuses; nothing was sent.
         """
         url = self.settings.direct_url if direct else ""
-        with self.telling():
-            return psycopg.connect(**self.parameters(name, url, patience), autocommit=True)
+        parameters = self.parameters(name, url, patience)
+        with self.telling(sent=False):
+            conn = PlainConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+        conn.silence = patience or self.settings.statement_timeout
+        return conn
 
-    async def aconnect(self, name: str = "tool") -> "AsyncConnection[Any]":
-        """An async autocommit connection of one's own. Raises as `connect`."""
-        parameters = self.parameters(name)
-        with self.telling():
-            return await AsyncConnection.connect(**parameters, autocommit=True)
+    async def aconnect(self, name: str = "tool", *, within: float = 0.0) -> LoopConnection:
+        """An async autocommit connection, for one statement after the other: it prepares them, where the path allows it.
 
-    def pool(self, name: str, largest: int) -> "ConnectionPool[Connection[Any]]":
-        """A pool of plain autocommit connections, opened and empty."""
-        return ConnectionPool(
-            kwargs={**self.parameters(name), "autocommit": True}, min_size=0, max_size=largest, open=True,
-            timeout=self.settings.connect_timeout, max_idle=60.0, check=_check,
-        )  # fmt: skip
+        Args:
+            name: shown in pg_stat_activity.
+            within: seconds that it may take (default: the setting).
 
-    def apool(self, name: str, largest: int, smallest: int = 0) -> "AsyncConnectionPool[AsyncConnection[Any]]":
-        """A pool of async autocommit connections, not opened yet."""
-        return AsyncConnectionPool(
-            kwargs={**self.parameters(name), "autocommit": True, "prepare_threshold": 0}, min_size=smallest, max_size=largest,
-            open=False, timeout=self.settings.connect_timeout, max_idle=60.0, check=_acheck,
-        )  # fmt: skip
+        Raises:
+            StoreUnavailable: the server cannot be reached, or refuses; nothing was sent.
+        """
+        parameters = self.parameters(name, within=within)
+        with self.telling(sent=False):
+            conn = await LoopConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+            conn.silence = self.settings.statement_timeout
+            try:
+                if self.settings.pooler == "auto":
+                    row = await (await conn.execute(WHO)).fetchone()
+                    self._pooled = row is not None and row[0] != conn.info.backend_pid
+            except BaseException:
+                await conn.close()
+                raise
+        conn.prepare_threshold = None if self.pooled else 0
+        teach(conn)
+        return conn
+
+    def is_pooled(self, conn: "Connection[Any]") -> bool:
+        """Whether a pooler is in between: it gives out process ids of its own making."""
+        row = conn.execute(WHO, prepare=False).fetchone()
+        return row is not None and row[0] != conn.info.backend_pid
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the URL leads through a pooler in transaction mode, as the settings say or the last connection told."""
+        return self.settings.pooler == "transaction" or (self.settings.pooler == "auto" and self._pooled)
+
+    def pool(self, name: str, largest: int) -> Pool:
+        """A pool of plain autocommit connections, empty."""
+
+        def connect(seconds: float) -> PlainConnection:
+            parameters = self.parameters(name, within=seconds)
+            with self.telling(sent=False):
+                conn = PlainConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+                conn.silence = self.settings.statement_timeout
+                try:
+                    if self.settings.pooler == "auto":
+                        self._pooled = self.is_pooled(conn)
+                except BaseException:
+                    conn.close()
+                    raise
+            conn.prepare_threshold = None if self.pooled else USES_BEFORE_PREPARING
+            return conn
+
+        return Pool(connect, largest, self.settings.connect_timeout)
+
+    def apool(self, name: str, largest: int) -> LoopPool:
+        """A pool of async autocommit connections, empty. Belongs to the running loop."""
+        return LoopPool(lambda seconds: self.aconnect(name, within=seconds), largest, self.settings.connect_timeout)
 
     def run(self, program: Program[T], name: str = "tool") -> T:
         """Run a program on a connection made for it."""
@@ -108,29 +160,36 @@ class Database:
             return run(conn, program)
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Turn the driver's errors into ours, where a person would not understand them."""
+    def telling(self, *, sent: bool = True) -> Iterator[None]:
+        """Turn the driver's errors into ours, where a person would not understand them.
+
+        Args:
+            sent: whether something may have been sent: then a lost answer leaves its fate open.
+        """
         try:
             yield
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction) as error:
             raise SchemaMismatch(
                 f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones; run `jobwell migrate`"
             ) from error
-        except (psycopg.OperationalError, PoolTimeout) as error:
-            self._unreachable(error)
+        except psycopg.OperationalError as error:
+            self._unreachable(error, sent=sent)
 
-    def _unreachable(self, error: Exception) -> NoReturn:
+    def _unreachable(self, error: psycopg.Error, *, sent: bool) -> NoReturn:
         said = str(error).strip().splitlines()
         reason = said[0].strip() if said else type(error).__name__
-        state = getattr(error, "sqlstate", None)
+        state = error.sqlstate or ""
         if state == "57014":
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
-        if state is not None and state.startswith("25"):
+        if state.startswith("25"):
             raise StoreError(f"{self.place} cannot be written: {reason} (is this a replica?)") from error
-        if any(sign in reason for sign in REFUSALS):
-            advice = "create it, or correct the URL" if "does not exist" in reason else "check user, password and access rules"
+        advice = next((words for sign, words in ADVICE.items() if sign in reason), None)
+        if advice:
             raise StoreRefused(f"{self.place} refuses: {reason}; {advice}") from error
-        raise StoreUnavailable(f"{self.place} cannot be reached: {reason}") from error
+        unsure = sent and not state.startswith(UNSENT_OR_UNDONE)
+        lost = "; the answer is lost, so it is not known whether what was asked for has taken effect" if unsure else ""
+        what = "did not answer in time" if isinstance(error, Silence) else "cannot be reached"
+        raise StoreUnavailable(f"{self.place} {what}: {reason}{lost}", unsure=unsure) from error
 
 
 def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
@@ -153,21 +212,7 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
         )
 
 
-def _check(conn: "Connection[Any]") -> None:
-    """Refuse a pooled connection that the server has closed.
-
-    A round trip only where the socket has something to say: a quiet one is a live one, as far as one can know unasked.
-    """
-    if select.select([conn.fileno()], [], [], 0)[0]:
-        ConnectionPool.check_connection(conn)
-
-
-async def _acheck(conn: "AsyncConnection[Any]") -> None:
-    if select.select([conn.fileno()], [], [], 0)[0]:
-        await AsyncConnectionPool.check_connection(conn)
-
-
 def is_lost(error: BaseException) -> bool:
     """Whether an error says that the connection or the server is gone, so that the answer to a statement is not known."""
     # A server that turned read-only is one to leave: behind its name there is another primary now, or soon.
-    return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction | PoolTimeout | OSError)
+    return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction | OSError)

@@ -9,8 +9,9 @@ import psycopg
 from psycopg import AsyncConnection
 
 from jobwell.core.errors import StoreUnavailable
-from jobwell.store.arrays import teach
 from jobwell.store.database import Database, is_lost
+
+MARGIN = 2.0  # seconds beyond a statement's own deadline, which tells more
 
 
 class Link:
@@ -38,15 +39,13 @@ class Link:
         async with self._lock:
             if self._conn is None or self._conn.closed:
                 self._conn = await self._database.aconnect(self._name)
-                self._conn.prepare_threshold = 0
-                teach(self._conn)
             conn, good = self._conn, False
             try:
-                async with asyncio.timeout(self._database.settings.statement_timeout):
+                async with asyncio.timeout(self._database.settings.statement_timeout + MARGIN):
                     yield conn
                 good = True
             except TimeoutError as error:
-                raise StoreUnavailable(f"{self._database.place} did not answer in time") from error
+                raise StoreUnavailable(f"{self._database.place} did not answer in time", unsure=True) from error
             except psycopg.Error as error:
                 good = not conn.broken and not is_lost(error)
                 raise

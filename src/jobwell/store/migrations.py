@@ -23,6 +23,7 @@ from jobwell.store.upkeep import UpkeepVerbs
 
 _VERSION = re.compile(r"-- version: (\d+)\n")
 LOCK_WAIT = 120.0
+STEP_PATIENCE = 3600.0  # seconds: an index over a large table takes its time
 LOCK_TIMEOUT = "3s"  # an ALTER that waits for a lock makes everyone behind it wait
 
 
@@ -112,9 +113,15 @@ def migrate(database: Database, *, say: Callable[[str], None] = lambda _: None) 
         StoreError: the server is too old, or another migration does not come to its end.
     """
     schema = database.settings.schema
-    with database.connect("migrate", direct=True) as conn, database.telling():
+    with database.connect("migrate", direct=True, patience=STEP_PATIENCE) as conn, database.telling():
         if not plan(conn, schema):
             return []
+        if database.settings.pooler != "none" and database.is_pooled(conn):
+            raise StoreError(
+                f"{database.place} is reached through a pooler, and a migration holds a lock of its session, which a pooler in"
+                " transaction mode hands on to strangers. Nothing was changed; set direct_url (JOBWELL_DIRECT_URL) to the server"
+                " past the pooler, or pooler=none where the pooler works in session mode"
+            )
         key = zlib.crc32(f"jobwell.migrate:{schema}".encode())
         _take_lock(conn, key)
         try:

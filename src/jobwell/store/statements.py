@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
+from uuid import UUID
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
@@ -60,6 +61,14 @@ class Statements:
     def listen(self) -> str:
         """The statement that subscribes to wake-ups; the schema is a checked identifier."""
         return f'listen "{self.channel}"'
+
+    def channel_of(self, worker: UUID) -> str:
+        """A channel of one worker's own, on which it hears itself."""
+        return f"{self.channel}.{worker.hex}"
+
+    def listen_to(self, worker: UUID) -> str:
+        """The statement that subscribes to it."""
+        return f'listen "{self.channel_of(worker)}"'
 
 
 def within(text: str, schema: str) -> str:

@@ -23,10 +23,26 @@ class WorkerVerbs:
             queues=list(queues),
         )  # fmt: skip
 
-    def renew(self, worker: UUID, *, lease: float, busy: int) -> Program[datetime | None]:
-        """Renew the lease. Returns the database's time; None: somebody declared this worker dead, and it must stop."""
-        rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy)
+    def renew(self, worker: UUID, *, lease: float, busy: int, wakeups: str = "poll") -> Program[datetime | None]:
+        """Renew the lease. Returns the database's time; None: somebody declared this worker dead, and it must stop.
+
+        Args:
+            worker: whose.
+            lease: seconds from now.
+            busy: how many jobs it runs.
+            wakeups: 'notify' when it was proved that they arrive, else 'poll'.
+        """
+        rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy, wakeups=wakeups)
         return rows[0][0] if rows else None
+
+    def listens(self) -> Program[set[str]]:
+        """The channels to which this connection is subscribed."""
+        rows = yield self._statements("workers.listens")
+        return {row[0] for row in rows}
+
+    def echo(self, worker: UUID, text: str) -> Program[None]:
+        """Send a notification to this worker alone."""
+        yield self._statements("workers.echo", channel=self._statements.channel_of(worker), text=text)
 
     def say_idle(self, worker: UUID, *, idle: bool) -> Program[None]:
         """Whether an enqueue should wake this worker."""
@@ -61,5 +77,19 @@ class WorkerVerbs:
     def all(self, *, limit: int = 200) -> Program[list[dict[str, Any]]]:
         """Workers as rows for people."""
         rows = yield self._statements("workers.list", limit=limit)
-        names = ("id", "name", "host", "pid", "version", "state", "queues", "slots", "busy", "started_at", "silent", "up")
+        names = (
+            "id",
+            "name",
+            "host",
+            "pid",
+            "version",
+            "state",
+            "queues",
+            "slots",
+            "busy",
+            "started_at",
+            "silent",
+            "up",
+            "wakeups",
+        )
         return [dict(zip(names, row, strict=True)) for row in rows]

@@ -4,21 +4,25 @@ The same connection listens for wake-ups between two beats.
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-import psycopg
-
+from jobwell.core.errors import StoreError
 from jobwell.store.database import Database
 from jobwell.store.statements import run
+from jobwell.store.wire import PlainConnection, Silence
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.ears import Ears
 
 log = logging.getLogger("jobwell.worker")
 
+DIRECT_PATIENCE = 2.0  # seconds for the direct URL, when there is another way
+AGAIN = 5.0  # seconds until the direct URL is tried again
+AGAIN_POOLED = 60.0  # seconds until a path that leads through a pooler is looked at again
 BLOCKED_AFTER = 1.0  # seconds for which the loop may not answer before it is said
 
 
@@ -29,7 +33,8 @@ class Heartbeat:
         busy: how many jobs run.
         wake: called on a wake-up, from this thread.
         lost: called once when the lease is gone, with the reason, from this thread.
-        probe: asks the loop for a sign of life; calls back with it.
+        watch: asks the loop for a sign of life.
+        ears: judges whether wake-ups arrive.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class Heartbeat:
         wake: Callable[[], None],
         lost: Callable[[str], None],
         watch: "LoopWatch",
+        ears: Ears,
     ) -> None:
         self._database = database
         self._workers = workers
@@ -50,6 +56,10 @@ class Heartbeat:
         self._wake = wake
         self._lost = lost
         self._watch = watch
+        self._ears = ears
+        self._ready: PlainConnection | None = None
+        self._suspect = ""  # how the direct URL fell silent: to ask it again first would cost the lease
+        self._again_at = 0.0  # when a connection that cannot listen is exchanged for another try
         self._stopping = threading.Event()
         self.skew = timedelta()  # by how much the database's clock is ahead of this host's
         self._renewed = time.monotonic()
@@ -59,6 +69,21 @@ class Heartbeat:
     def silent(self) -> float:
         """Seconds since the last renewal."""
         return time.monotonic() - self._renewed
+
+    def prepare(self) -> None:
+        """Have its connection, before a lease is asked for that could not be renewed. Blocks.
+
+        Raises:
+            StoreUnavailable: there is none to be had.
+        """
+        if self._ready is None:
+            self._ready = self._connection()
+
+    def drop(self) -> None:
+        """Give that back."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.close()
 
     def start(self) -> None:
         """Begin. The lease was given at registration, just now."""
@@ -71,18 +96,23 @@ class Heartbeat:
 
     def join(self, timeout: float) -> None:
         """Wait for its end."""
-        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         settings, told = self._database.settings, False
         while not self._stopping.is_set():
             try:
-                with self._database.connect("heartbeat", direct=True, patience=settings.lease / 2) as conn:
+                conn, self._ready = self._ready or self._connection(), None
+                with conn:
                     if told:
                         log.info("heartbeat works again")
                         told = False
                     self._serve(conn)
             except Exception as error:  # noqa: BLE001  whatever it is: a heartbeat that stops in silence loses every job
+                self._ears.end()
+                if isinstance(error, Silence) and not self._again_at:
+                    self._suspect = str(error)
                 if self._stopping.is_set():
                     return
                 if not told:
@@ -92,15 +122,52 @@ class Heartbeat:
                     self._lost(f"the lease could not be renewed for {self.silent:.0f} s ({error})")
                     return
                 self._watch.look()
-                self._stopping.wait(min(0.5, settings.beat / 2))
+                self._stopping.wait(min(0.5, settings.beat / 2) * random.uniform(0.5, 1.5))  # noqa: S311
 
-    def _serve(self, conn: "psycopg.Connection[Any]") -> None:
-        settings = self._database.settings
-        conn.execute(self._database.statements.listen)
+    def _connection(self) -> PlainConnection:
+        """Past the pooler, if there is a way; the lease is worth more than wake-ups, so any way is good."""
+        database, lease = self._database, self._database.settings.lease
+        self._again_at, why, self._suspect = 0.0, self._suspect, ""
+        if database.settings.direct_url and not why:
+            try:
+                conn = database.connect("heartbeat", direct=True, patience=min(DIRECT_PATIENCE, lease / 3))
+            except StoreError as error:
+                why = error.message
+            else:
+                conn.silence = lease / 3
+                return conn
+        conn = database.connect("heartbeat", patience=lease / 3)
+        if why:
+            self._again_at = time.monotonic() + AGAIN
+            self._ears.deaf(f"direct_url does not work ({why})")
+        return conn
+
+    def _listen(self, conn: PlainConnection) -> None:
+        database = self._database
+        if self._again_at:
+            return
+        direct = database.settings.direct_url
+        if (database.pooled and not direct) or (database.settings.pooler != "none" and database.is_pooled(conn)):
+            self._again_at = time.monotonic() + AGAIN_POOLED
+            self._ears.deaf(
+                f"{'direct_url' if direct else 'database_url'} leads through a pooler, which brings no notifications;"
+                " set direct_url (JOBWELL_DIRECT_URL) to the server past it"
+            )
+            return
+        conn.execute(database.statements.listen)
+        conn.execute(database.statements.listen_to(self._worker))
+        self._ears.begin()
+
+    def _serve(self, conn: PlainConnection) -> None:
+        settings, statements = self._database.settings, self._database.statements
+        self._listen(conn)
+        listens = not self._again_at
         self._wake()  # what was enqueued while nobody listened
         while not self._stopping.is_set():
-            began = time.monotonic()
-            told = run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy()))
+            if listens and statements.channel not in run(conn, self._workers.listens()):
+                raise StoreError("the subscription to wake-ups is gone; subscribing again")
+            began, mode = time.monotonic(), self._ears.mode
+            told = run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy(), wakeups=mode))
             if told is None:
                 self._lost("this worker was declared dead; another one has its jobs")
                 self._stopping.set()
@@ -108,10 +175,19 @@ class Heartbeat:
             self._renewed = began  # the lease counts from before the answer
             self.skew = told - datetime.now(UTC)
             until = began + settings.beat
-            while (rest := until - time.monotonic()) > 0 and not self._stopping.is_set():
-                for _ in conn.notifies(timeout=min(rest, BLOCKED_AFTER / 2), stop_after=1):
-                    self._wake()
+            while (rest := until - time.monotonic()) > 0 and not self._stopping.is_set() and self._ears.mode == mode:
+                self._hear(conn, min(rest, BLOCKED_AFTER / 2))
                 self._watch.look()
+            if self._again_at and time.monotonic() > self._again_at:
+                return
+
+    def _hear(self, conn: PlainConnection, seconds: float) -> None:
+        for note in conn.notifies(timeout=seconds, stop_after=1):
+            if note.channel == self._database.statements.channel:
+                self._wake()
+            else:
+                self._ears.heard(note.payload)
+        self._ears.look()
 
 
 class LoopWatch:

@@ -6,6 +6,7 @@ taken back at once instead of at the end of its lease.
 
 import logging
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -21,6 +22,7 @@ log = logging.getLogger("jobwell.supervisor")
 CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
 PROVEN = 5.0
+STAGGER = 0.1  # seconds between the first starts: the server forks three processes for each
 STEADY = 60.0  # seconds of life after which a death is not part of a series
 LONGEST_BACKOFF = 30.0
 KILL_AFTER = 5.0  # seconds beyond the grace
@@ -61,7 +63,8 @@ class Supervisor:
         self._grace = grace
         self._died = died
         self._environ = {**os.environ, **environ, "JOBWELL_CHILD": "1"}
-        self._children = [Child(number) for number in range(processes)]
+        now = time.monotonic()
+        self._children = [Child(number, start_at=now + number * STAGGER) for number in range(processes)]
         self._events = threading.Event()
         self._signals = 0
         self._passed = 0
@@ -135,6 +138,7 @@ class Supervisor:
         steady = time.monotonic() - child.started > STEADY
         child.deaths = 1 if steady else child.deaths + 1
         delay = 0.0 if code == 0 or child.deaths == 1 else min(LONGEST_BACKOFF, 0.5 * 2 ** (child.deaths - 1))
+        delay *= random.uniform(0.75, 1.25)  # noqa: S311  what died together need not come back together
         child.start_at = time.monotonic() + delay
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         log.warning("worker process %d %s; it is started again%s", child.number + 1, how, f" in {delay:.0f} s" if delay else "")

@@ -23,19 +23,23 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import psycopg
+
 import jobwell
 from jobwell.app import App
-from jobwell.core.errors import StoreError
+from jobwell.core.errors import StoreError, StoreUnavailable
 from jobwell.core.ids import new_id
 from jobwell.core.outcome import Outcome, Released
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
 from jobwell.store.jobs import Claimed, JobVerbs
 from jobwell.store.link import Link
+from jobwell.store.pool import pauses
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
@@ -52,6 +56,7 @@ log = logging.getLogger("jobwell.worker")
 EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
 BATCH = 500  # jobs: below it a statement costs more than it carries
+LONGEST_PAUSE = 2.0  # seconds between two attempts to begin
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
@@ -63,14 +68,24 @@ class Worker:
         queues: which to serve (default: the settings', then all that the app declares).
         slots: jobs at once.
         id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
+        fit: checks tables and server before anything is promised; its errors end the start, but for StoreUnavailable.
     """
 
-    def __init__(self, app: App, *, queues: Sequence[str] = (), slots: int | None = None, id: UUID | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Sequence[str] = (),
+        slots: int | None = None,
+        id: UUID | None = None,
+        fit: Callable[[], None] = lambda: None,
+    ) -> None:
         settings = app.settings
         self.id = id or new_id()
         self.queues = tuple(queues) or settings.queues or app.queues
         self.slots = slots or settings.slots
         self._batch = max(1, self.slots // 4, min(self.slots // 2, BATCH))
+        self._fit = fit
         self._app = app
         self._settings = settings
         self._database: Database = app.database
@@ -100,12 +115,21 @@ class Worker:
     async def run(self) -> int:
         """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
 
+        A store that cannot be reached, or has no room, is waited for.
+
         Raises:
-            StoreUnavailable: the store cannot be reached at the start.
+            StoreError: the store cannot be used as it is; nothing was claimed.
         """
         self._compose()
-        await self._register()
-        heartbeat = self._pulse = self._heartbeat()
+        heartbeat = self._pulse
+        try:
+            begun = await self._begin_life()
+        except BaseException:
+            self._threads.close()
+            raise
+        if not begun:
+            self._threads.close()
+            return self._exit
         heartbeat.start()
         for loop in self._loops:
             loop.start()
@@ -119,6 +143,7 @@ class Worker:
                 await loop.stop()
             await self._leave()
             self._threads.close()
+            await self._echo.close()
             for link in (self._claims, self._ends):
                 await link.close()
             await asyncio.to_thread(heartbeat.join, 2.0)
@@ -130,6 +155,7 @@ class Worker:
         self._workers = WorkerVerbs(database.statements)
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
+        self._pulse = self._heartbeat()
         self._threads = Threads(asyncio.get_running_loop())
         self._around = Surroundings(self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now)
         self._drained = asyncio.Event()
@@ -144,7 +170,7 @@ class Worker:
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
         )  # fmt: skip
-        prune = Prune(UpkeepVerbs(database.statements), self._workers, Link(database, "upkeep"), settings.retention)
+        prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
         bulk = Bulk(database.statements, self._claims)
         cancels = Cancels(database.statements, self._claims, self.id, self._cancel)
         limits = Limits(lambda: list(self._running.values()), time.monotonic)
@@ -176,9 +202,11 @@ class Worker:
             return "".join(traceback.format_stack(frame)) if frame else ""
 
         watch = LoopWatch(on_loop, self._blocked, stack)
+        self._echo = Echo(self._claims, self._workers, self.id, on_loop)
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._running),
             wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(partial(self._lease_lost, why)), watch=watch,
+            ears=Ears(self._echo.ask, self._settings.poll),
         )  # fmt: skip
 
     async def _watch_lease(self) -> float:
@@ -186,6 +214,39 @@ class Worker:
         if self._pulse.silent > self._settings.lease:
             self._lease_lost(f"the lease could not be renewed for {self._pulse.silent:.0f} s")
         return self._settings.lease / 10
+
+    async def _begin_life(self) -> bool:
+        """Have all three connections, then register; with growing pauses until there is room. False: told to stop meanwhile."""
+        told = False
+        for pause in pauses(LONGEST_PAUSE):
+            if self._stop.is_set():
+                break
+            try:
+                await asyncio.to_thread(self._fit)
+                await asyncio.to_thread(self._pulse.prepare)
+                async with self._ends.use():
+                    pass
+                await self._register()
+            except (StoreUnavailable, psycopg.OperationalError) as error:
+                if not told:
+                    log.warning("the start waits for the store: %s", error)
+                    told = True
+                await self._let_go()  # a part of them would only keep others from having theirs
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), pause)
+            except BaseException:
+                await self._let_go()
+                raise
+            else:
+                path = "through a pooler in transaction mode, nothing is prepared" if self._database.pooled else "direct"
+                log.info("connections: %s", path)
+                return True
+        return False
+
+    async def _let_go(self) -> None:
+        for link in (self._claims, self._ends):
+            await link.close()
+        self._pulse.drop()
 
     async def _register(self) -> None:
         host = socket.gethostname()

@@ -26,12 +26,12 @@ def books(conn: "Connection[Any]") -> Books:
 
 
 @pytest_asyncio.fixture
-async def make(database_url: str, schema: str, conn: "Connection[Any]") -> AsyncIterator[Make]:
+async def make(store_settings: dict[str, Any], schema: str, conn: "Connection[Any]") -> AsyncIterator[Make]:
     """Makes apps with settings of their own."""
     async with AsyncExitStack() as stack:
 
         def make(**given: Any) -> App:
-            app = App(database_url, schema=schema, **given)
+            app = App(**store_settings, schema=schema, **given)
             stack.push_async_callback(app.aclose)
             return app
 

@@ -4,9 +4,16 @@ values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, 
 
 -- name: renew
 -- By UPDATE only: no row means that somebody declared this worker dead.
-update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease), beat_at = jobwell.now(), busy = :busy
+update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease), beat_at = jobwell.now(), busy = :busy,
+       wakeups = :wakeups
 where id = :id and state <> 'dead'
 returning jobwell.now();
+
+-- name: listens
+select * from pg_listening_channels();
+
+-- name: echo
+select pg_notify(:channel, :text);
 
 -- name: idle
 update jobwell.workers set idle = :idle where id = :id and idle <> :idle;
@@ -30,7 +37,7 @@ select jobwell.rescue(:limit::integer, :bound::integer);
 
 -- name: list
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
-       extract(epoch from jobwell.now() - started_at)::float8 as up
+       extract(epoch from jobwell.now() - started_at)::float8 as up, wakeups
 from jobwell.workers order by state, started_at limit :limit;
 
 -- name: forget

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from jobwell.store.link import Link
-from jobwell.store.statements import Program, arun
+from jobwell.store.statements import Program, T, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 
@@ -45,19 +45,20 @@ class Prune:
             self._upkeep.drop_old("attempts", seconds=self._retention),
         ):
             await self._alter(program)
-        async with self._link.use() as conn:
-            while await arun(conn, self._upkeep.delete_old(seconds=self._retention)):
-                pass
-            await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
-            looked, last = await arun(conn, self._upkeep.delete_payloads(after=self._walk, seconds=self._retention))
+        while await self._run(self._upkeep.delete_old(seconds=self._retention)):
+            pass
+        await self._run(self._workers.forget(seconds=DEAD_WORKERS_KEPT))
+        looked, last = await self._run(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention))
         self._walk = last or FIRST
-        await self._link.close()  # a round is short and rare: the connection is not kept for it
         return 1.0 if looked else EVERY
+
+    async def _run(self, program: Program[T]) -> T:
+        async with self._link.use() as conn:  # for one piece at a time: claims go between them
+            return await arun(conn, program)
 
     async def _alter(self, program: Program[Any]) -> None:
         try:
-            async with self._link.use() as conn:
-                await arun(conn, program)
+            await self._run(program)
         except PUT_OFF as error:
             log.debug("upkeep of a table was put off: %s", error)
         finally:

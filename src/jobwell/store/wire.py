@@ -1,0 +1,86 @@
+"""Connections whose every wait has an end, also when the peer acknowledges and never answers.
+
+Neither keep-alives nor tcp_user_timeout notice such a peer (a proxy, a frozen server), and a statement_timeout of the server's
+would need a session setting, which a pooler hands on to strangers. So the driver's waiting is watched from here: it looks up
+ten times a second while nothing comes, which costs nothing while something does.
+"""
+
+import contextlib
+import select
+import time
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.abc import RV, PQGen
+
+CANCEL_PATIENCE = 1.0  # seconds for the request to stop the statement
+
+
+class Silence(psycopg.OperationalError):
+    """The server took a statement and did not answer in time. The connection is closed."""
+
+
+class PlainConnection(Connection[Any]):
+    """A plain connection with a deadline.
+
+    Attributes:
+        silence: seconds for which one wait for the server may last.
+    """
+
+    silence = 30.0
+
+    def wait(self, gen: PQGen[RV], *given: Any, **options: Any) -> RV:
+        """Drive the driver's generator.
+
+        Raises:
+            Silence: nothing came for so long.
+        """
+        try:
+            return super().wait(_bounded(gen, self.silence), *given, **options)
+        except Silence:
+            with contextlib.suppress(psycopg.Error):  # it may wait for a lock, and would be carried out later
+                self.cancel_safe(timeout=CANCEL_PATIENCE)
+            self.pgconn.finish()
+            raise
+
+
+class LoopConnection(AsyncConnection[Any]):
+    """The same for async code."""
+
+    silence = 30.0
+
+    async def wait(self, gen: PQGen[RV], *given: Any, **options: Any) -> RV:
+        """As in `PlainConnection`."""
+        try:
+            return await super().wait(_bounded(gen, self.silence), *given, **options)
+        except Silence:
+            with contextlib.suppress(psycopg.Error):
+                await self.cancel_safe(timeout=CANCEL_PATIENCE)
+            self.pgconn.finish()
+            raise
+
+
+def _bounded(gen: PQGen[RV], seconds: float) -> PQGen[RV]:
+    """Hand the driver's generator through, and break the wait when nothing has come for so long."""
+    try:
+        wanted = next(gen)
+        until = time.monotonic() + seconds
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > until:
+                raise Silence(f"no answer for {seconds:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as stop:
+        value: RV = stop.value
+        return value
+
+
+def speaks(conn: "Connection[Any] | AsyncConnection[Any]") -> bool:
+    """Whether the server has said something unasked: mostly that it has closed the connection."""
+    # poll, and not select: a process with many files has sockets beyond 1024
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(conn.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([conn.fileno()], [], [], 0)[0])

@@ -16,9 +16,8 @@ import psycopg
 import pytest
 from psycopg import Connection, sql
 
-from jobwell import App, settings
-from jobwell.store.database import Database
-from jobwell.store.migrations import migrate
+from jobwell import App
+from jobwell.testing import Schema, Testbed
 
 for _name in [name for name in os.environ if name.startswith("JOBWELL_") and not name.startswith("JOBWELL_TEST_")]:
     del os.environ[_name]
@@ -41,16 +40,16 @@ def database_url() -> str:
 
 
 @pytest.fixture(scope="session")
-def schema(database_url: str) -> Iterator[str]:
-    """The name of a migrated schema that belongs to this process."""
-    name = f"jwtest_{os.getpid()}"
-    drop = sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name))
-    with psycopg.connect(database_url, autocommit=True, options=IMPATIENT) as conn:
-        conn.execute(drop)
-    migrate(Database(settings.load({"database_url": database_url, "schema": name})))
-    yield name
-    with psycopg.connect(database_url, autocommit=True, options=IMPATIENT) as conn:
-        conn.execute(drop)
+def kit(database_url: str) -> Iterator[Schema]:
+    """A migrated schema that belongs to this process."""
+    with Schema(database_url) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def schema(kit: Schema) -> str:
+    """Its name."""
+    return kit.name
 
 
 @pytest.fixture
@@ -82,3 +81,10 @@ def app(database_url: str, schema: str, conn: "Connection[Any]") -> Iterator[App
     app = App(database_url, schema=schema)
     yield app
     app.close()
+
+
+@pytest.fixture
+def bed(app: App, kit: Schema) -> Iterator[Testbed]:
+    """The app in a testbed: its jobs are run by the test, and the clock travels."""
+    with Testbed(app, schema=kit) as bed:
+        yield bed

@@ -103,6 +103,8 @@ def empty(conn: "Connection[Any]", schema: str, named: Sequence[str]) -> None:
 def set_clock(conn: "Connection[Any]", schema: str, *, ahead: timedelta | None = None, at: datetime | None = None) -> None:
     """Replace the schema's clock: every session reads it from its next statement on.
 
+    A transaction that is open already may read the old one to its end.
+
     Args:
         conn: of the kit.
         schema: made here.

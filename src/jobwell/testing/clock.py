@@ -14,8 +14,9 @@ from jobwell.testing.errors import TestbedError
 class Clock:
     """Moves the time of one schema that the kit has made; of no other.
 
-    What Python measures stays real: the time limit of an attempt, `ctx.remaining()` while it runs, and whatever user code
-    asks of `datetime.now()`.
+    Every session reads the new time from its next statement on; a transaction that is open already may read the old one to
+    its end. What Python measures stays real: the time limit of an attempt, `ctx.remaining()` while it runs, and whatever
+    user code asks of `datetime.now()`.
 
     Args:
         conn: a connection of the kit.

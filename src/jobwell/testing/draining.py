@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from jobwell.app import App
-from jobwell.store.database import Database
-from jobwell.store.link import Link
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Beside
 from jobwell.testing.errors import EndlessDrain, TestbedError
@@ -114,14 +112,13 @@ async def lose(runner: Runner, job: UUID) -> bool:
 
 
 @asynccontextmanager
-async def beside(database: Database) -> AsyncIterator[tuple[Beside, Link]]:
-    """Threads and a connection on the running loop, closed at the end: the loop of a test is its own."""
-    threads, link = Beside(asyncio.get_running_loop()), Link(database, "testing")
+async def beside() -> AsyncIterator[Beside]:
+    """Threads for plain functions while the loop of the test goes on; joined at the end."""
+    threads = Beside(asyncio.get_running_loop())
     try:
-        yield threads, link
+        yield threads
     finally:
         threads.close()
-        await link.close()
 
 
 def _raise_of(one: Ran, *, raising: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from jobwell.store.database import Database
 from jobwell.store.link import Link
 from jobwell.testing.errors import TestbedError
+from jobwell.testing.link import BlockingLink
 from jobwell.worker.executors.threads import Threads, deliver
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class Beside(Threads):
 
 
 class Driver:
-    """Runs coroutines to their end in the calling thread, on a loop that is kept from test to test with its connection.
+    """Runs coroutines to their end in the calling thread, on a loop that is kept from test to test with the connection.
 
     Args:
         database: where the connection leads.
@@ -92,16 +93,14 @@ class Driver:
 
     def __init__(self, database: Database) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._database = database
-        self._owner = 0
-        self.link = Link(database, "testing")
+        self.link: Link = BlockingLink(database)
         self.threads: Here | None = None
 
-    def run(self, make: "Callable[[Here, Link], Coroutine[Any, Any, T]]", instead: str) -> T:
+    def run(self, make: Callable[[Here], Coroutine[Any, Any, T]], instead: str) -> T:
         """Run it.
 
         Args:
-            make: makes the coroutine, given where plain functions run and the connection.
+            make: makes the coroutine, given where plain functions run.
             instead: what to call where a loop runs already.
 
         Raises:
@@ -110,7 +109,7 @@ class Driver:
         if running():
             raise TestbedError(f"an event loop runs here; call {instead} instead")
         loop, threads = self._ready()
-        task = loop.create_task(make(threads, self.link), context=contextvars.Context())
+        task = loop.create_task(make(threads), context=contextvars.Context())
         task.add_done_callback(lambda _: loop.stop())
         try:
             while not task.done():
@@ -123,14 +122,13 @@ class Driver:
 
     def calm(self) -> None:
         """Cancel what tasks have left on the loop: in production it would go on, here it would reach into the next test."""
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is not None:
             self._calm(self._loop)
 
     def close(self) -> None:
         """Close connection and loop."""
-        loop, self._loop = self._loop, None
-        if loop is None or loop.is_closed():
-            return
+        loop, _ = self._ready()
+        self._loop = None
         self._calm(loop)
         loop.run_until_complete(self.link.close())
         loop.run_until_complete(loop.shutdown_asyncgens())

@@ -37,9 +37,11 @@ class Expected:
 
     def differences(self, job: JobView) -> list[str]:
         """In words; empty, where the job is meant."""
+        if self.task not in (None, job.task):
+            return [f"task: expected {self.task}, was {job.task}"]
         found = []
         for name, wanted in (
-            ("task", self.task), ("queue", self.queue), ("tenant", self.tenant), ("priority", self.priority),
+            ("queue", self.queue), ("tenant", self.tenant), ("priority", self.priority),
             ("state", self.state),
         ):  # fmt: skip
             if wanted is not None and wanted != getattr(job, name):

@@ -233,4 +233,5 @@ def _error(outcome: Outcome | None, spy: Spy) -> BaseException | None:
 
 def _is_for_the_test(error: BaseException) -> bool:
     """Whether it is no affair of the task: a Ctrl-C, or `pytest.fail` and a time limit of the test runner."""
-    return isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("_pytest.")
+    outcome_of_pytest = any(kind.__name__ == "OutcomeException" for kind in type(error).__mro__)
+    return isinstance(error, KeyboardInterrupt) or outcome_of_pytest

@@ -25,6 +25,7 @@ from jobwell.store.migrations import migrate
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Driver
 from jobwell.testing.errors import TestbedError
+from jobwell.testing.link import face
 
 VARIABLE = "JOBWELL_TEST_DATABASE_URL"
 QUICK = "-c synchronous_commit=off"  # nobody misses a test's rows after a crash of the server
@@ -109,7 +110,7 @@ class TestDatabase(Database):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._lenders: list[_Lender] = []
+        self._lends = _Lender(self)
 
     def parameters(self, name: str, url: str = "", patience: float = 0.0) -> dict[str, Any]:
         """As for any connection, and quick to commit."""
@@ -119,33 +120,36 @@ class TestDatabase(Database):
 
     def pool(self, name: str, largest: int) -> "ConnectionPool[Connection[Any]]":
         """What lends connections as a pool does."""
-        self._lenders.append(_Lender(self, name))
-        return cast("ConnectionPool[Connection[Any]]", self._lenders[-1])
+        return cast("ConnectionPool[Connection[Any]]", self._lender)
 
     def apool(self, name: str, largest: int, smallest: int = 0) -> "AsyncConnectionPool[AsyncConnection[Any]]":
-        """What lends connections as a pool does; each ends with its use, since the loop of a test may end at any time."""
-        return cast("AsyncConnectionPool[AsyncConnection[Any]]", _AsyncLender(self, name))
+        """The same for async code."""
+        return cast("AsyncConnectionPool[AsyncConnection[Any]]", _AsyncLender(self._lender))
 
     def close(self) -> None:
         """Close what is idle."""
-        for lender in self._lenders:
-            lender.close()
+        self._lender.close()
+
+    @property
+    def _lender(self) -> "_Lender":
+        if self._lends.owner != os.getpid():  # a forked child: those are its parent's
+            self._lends = _Lender(self)
+        return self._lends
 
 
 class _Lender:
-    def __init__(self, database: Database, name: str) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._name = name
         self._guard = threading.Lock()
         self._idle: list[Connection[Any]] = []
-        self._owner = os.getpid()
+        self.owner = os.getpid()
 
     @contextlib.contextmanager
     def connection(self) -> "Iterator[Connection[Any]]":
         with self._guard:
             conn = self._idle.pop() if self._idle else None
         if conn is None or conn.closed:
-            conn = self._database.connect(self._name)
+            conn = self._database.connect("testing client")
         try:
             yield conn
         finally:
@@ -156,8 +160,6 @@ class _Lender:
                 conn.close()
 
     def close(self) -> None:
-        if self._owner != os.getpid():  # a forked child: these are its parent's
-            return
         with self._guard:
             idle, self._idle = self._idle, []
         for conn in idle:
@@ -165,20 +167,16 @@ class _Lender:
 
 
 class _AsyncLender:
-    def __init__(self, database: Database, name: str) -> None:
-        self._database = database
-        self._name = name
+    def __init__(self, lender: _Lender) -> None:
+        self._lender = lender
 
     async def open(self) -> None:
         """There is nothing to open."""
 
     @contextlib.asynccontextmanager
     async def connection(self) -> "AsyncIterator[AsyncConnection[Any]]":
-        conn = await self._database.aconnect(self._name)
-        try:
-            yield conn
-        finally:
-            await conn.close()
+        with self._lender.connection() as conn:
+            yield face(conn)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """The connections stay: they belong to no loop."""

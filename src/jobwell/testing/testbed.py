@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 from uuid import UUID
@@ -11,12 +12,13 @@ from jobwell.app import App
 from jobwell.client import correlation
 from jobwell.client.task import AsyncTask, Task
 from jobwell.core.job import NewJob
+from jobwell.settings import Settings
 from jobwell.store.jobs import Claimed
 from jobwell.store.statements import run
 from jobwell.testing import draining
 from jobwell.testing.clock import Clock
 from jobwell.testing.draining import LIMIT, Plan
-from jobwell.testing.driver import running
+from jobwell.testing.driver import Beside, Here, running
 from jobwell.testing.errors import TestbedError
 from jobwell.testing.faults import Error, Fault, Faults, Vanished, maker
 from jobwell.testing.inline import Inline, InlineClient
@@ -54,7 +56,7 @@ class Testbed(Looking):
         self.app = app
         self._schema = schema or Schema(url)
         self._own = schema is None
-        self._before: dict[str, Any] = {}
+        self._before: Settings | None = None
         self._faults = Faults()
         self._busy = False
         self.inlining: Inline | None = None
@@ -86,12 +88,10 @@ class Testbed(Looking):
         if app not in _loaded:
             app.load()
             _loaded.add(app)
-        names = ("database_url", "direct_url", "schema")
-        self._before = {
-            name: getattr(app.settings, name) if app.settings.origins.get(name) == "argument" else None for name in names
-        }
         app.close()
-        app.override({name: getattr(schema.settings, name) for name in names})
+        self._before = app.settings
+        made = schema.settings
+        app.settings = replace(app.settings, database_url=made.database_url, direct_url=made.direct_url, schema=made.schema)
         self.clock = schema.clock
         self._look_at(app.catalog, schema.conn, schema.database.statements)
         app.database = schema.database
@@ -100,8 +100,8 @@ class Testbed(Looking):
     def _detach(self) -> None:
         for name in ("database", "client"):
             vars(self.app).pop(name, None)
-        if self._before:
-            self.app.override(self._before)
+        if self._before is not None:
+            self.app.settings, self._before = self._before, None
 
     def reset(self) -> None:
         """Empty tables, the real time, no faults: as at the start of a test."""
@@ -145,7 +145,7 @@ class Testbed(Looking):
         plan = Plan(draining.queues(self.app, queue), limit, until_empty, draining.states(retries, scheduled), raising)
         with self._alone():
             return self._schema.driver.run(
-                lambda threads, link: draining.drain(self._runner(threads, link), plan, self.clock), "`await testbed.adrain()`"
+                lambda threads: draining.drain(self._runner(threads), plan, self.clock), "`await testbed.adrain()`"
             )
 
     async def adrain(
@@ -161,8 +161,8 @@ class Testbed(Looking):
         """As `drain`, for async tests: async functions run on the loop of the test, plain ones on a thread."""
         plan = Plan(draining.queues(self.app, queue), limit, until_empty, draining.states(retries, scheduled), raising)
         with self._alone():
-            async with draining.beside(self._schema.database) as (threads, link):
-                return await draining.drain(self._runner(threads, link), plan, self.clock)
+            async with draining.beside() as threads:
+                return await draining.drain(self._runner(threads), plan, self.clock)
 
     def perform(self, task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """One attempt of a task alone: arguments and result encoded and decoded, middleware, context and time limit as always.
@@ -185,17 +185,15 @@ class Testbed(Looking):
         """
         row = self._claimed(task.job(*args, **kwargs))
         with self._alone():
-            found: R = self._schema.driver.run(
-                lambda threads, link: self._runner(threads, link).perform(row), "`await testbed.aperform(…)`"
-            )
+            found: R = self._schema.driver.run(lambda threads: self._runner(threads).perform(row), "`await testbed.aperform(…)`")
         return found
 
     async def aperform(self, task: Task[P, R] | AsyncTask[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """As `perform`, for async tests."""
         row = self._claimed(task.job(*args, **kwargs))
         with self._alone():
-            async with draining.beside(self._schema.database) as (threads, link):
-                found: R = await self._runner(threads, link).perform(row)
+            async with draining.beside() as threads:
+                found: R = await self._runner(threads).perform(row)
         return found
 
     def inline(self, *, raising: bool = False) -> Inline:
@@ -251,15 +249,15 @@ class Testbed(Looking):
         """
         with self._alone():
             done = self._schema.driver.run(
-                lambda threads, link: draining.lose(self._runner(threads, link), id_of(job)), "`await testbed.alose(job)`"
+                lambda threads: draining.lose(self._runner(threads), id_of(job)), "`await testbed.alose(job)`"
             )
         return self._lost(job, done=done)
 
     async def alose(self, job: Job) -> JobView:
         """As `lose`, for async tests."""
         with self._alone():
-            async with draining.beside(self._schema.database) as (threads, link):
-                done = await draining.lose(self._runner(threads, link), id_of(job))
+            async with draining.beside() as threads:
+                done = await draining.lose(self._runner(threads), id_of(job))
         return self._lost(job, done=done)
 
     def _lost(self, job: Job, *, done: bool) -> JobView:
@@ -295,7 +293,7 @@ class Testbed(Looking):
         assert inline is not None
         with self._alone():
             self._schema.driver.run(
-                lambda threads, link: draining.inline(self._runner(threads, link), inline, self.app.queues, self.there),
+                lambda threads: draining.inline(self._runner(threads), inline, self.app.queues, self.there),
                 "`async with testbed.inline()`",
             )
 
@@ -304,8 +302,8 @@ class Testbed(Looking):
         inline = self.inlining
         assert inline is not None
         with self._alone():
-            async with draining.beside(self._schema.database) as (threads, link):
-                await draining.inline(self._runner(threads, link), inline, self.app.queues, self.there)
+            async with draining.beside() as threads:
+                await draining.inline(self._runner(threads), inline, self.app.queues, self.there)
 
     def there(self, ids: Sequence[UUID]) -> set[UUID]:
         """Which of these jobs exist."""
@@ -323,8 +321,15 @@ class Testbed(Looking):
         finally:
             self._busy = False
 
-    def _runner(self, threads: Any, link: Any) -> Runner:
-        return Runner(self.app, plain=self._schema.conn, link=link, threads=threads, faults=self._faults, now=self.clock.now)
+    def _runner(self, threads: Here | Beside) -> Runner:
+        return Runner(
+            self.app,
+            plain=self._schema.conn,
+            link=self._schema.driver.link,
+            threads=threads,
+            faults=self._faults,
+            now=self.clock.now,
+        )
 
     @staticmethod
     def _claimed(job: NewJob) -> Claimed:

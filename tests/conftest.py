@@ -7,7 +7,8 @@ developer reaches a test.
 import getpass
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,16 @@ def bed(app: App, kit: Schema) -> Iterator[Testbed]:
     """The app in a testbed: its jobs are run by the test, and the clock travels."""
     with Testbed(app, schema=kit) as bed:
         yield bed
+
+
+@pytest.fixture
+def travel(kit: Schema) -> Iterator[Callable[[str], None]]:
+    """Set this schema's clock off by so much, such as "-3 days"; it is right again at the end."""
+
+    def move(by: str) -> None:
+        count, unit = by.split()
+        kit.clock.reset()
+        kit.clock.travel(timedelta(**{f"{unit.removesuffix('s')}s": int(count)}))
+
+    yield move
+    kit.clock.reset()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,8 @@ def test_one_queue(shop: Shop, bed: Testbed) -> None:
     assert bed.drain(["default", "bulk"]).succeeded == 1
     with pytest.raises(TestbedError, match="declares no queue 'nots'; declared are .*notifications"):
         bed.drain("nots")
+    with pytest.raises(TestbedError, match="takes the name of a queue, or several; <task pay> is none"):
+        bed.drain(shop.pay)  # type: ignore[arg-type]
 
 
 def test_only_what_is_ready_at_the_start(shop: Shop, bed: Testbed) -> None:
@@ -129,7 +132,11 @@ def test_raising_gives_the_error_with_its_traceback_and_stores_the_outcome(shop:
     handle = shop.welcome.enqueue(-1) if kind == "welcome" else shop.pay.enqueue(1, "fail")
     with pytest.raises(OSError, match="no mail server|gone") as caught:
         bed.drain(raising=True)
-    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == kind
+    frames = [Path(frame.filename).name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames[-1] == "conftest.py"
+    assert "attempt.py" not in frames
+    with pytest.raises(TestbedError, match="its last attempt: .*Error: (no mail server|gone)"):
+        bed.result(handle)
     assert f"attempt 1 of job {handle.id} ({kind}); it is recorded as retrying" in caught.value.__notes__[0]
     assert bed.job(handle).state == "retrying"
 

@@ -1,6 +1,8 @@
 """What was enqueued, what was expected, and how the difference is told."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from unittest.mock import ANY
 
@@ -78,17 +80,31 @@ def test_counts_types_times_and_missing_arguments(shop: Shop, bed: Testbed) -> N
     assert "expected none of pay; enqueued: 1\n  pay(n=1) ready" in told(lambda: bed.refute_enqueued(shop.pay))
 
 
-def test_long_values_show_where_they_differ(app: App, bed: Testbed) -> None:
-    @app.task(name="send")
-    def send(rows: list[str], text: str) -> None: ...
+@dataclass
+class Invoice:
+    number: str
+    lines: list[dict[str, Decimal]]
 
-    rows = [f"row {n}" for n in range(30)]
-    send.enqueue(rows, "one\ntwo\nthree " * 9)
-    said = told(lambda: bed.assert_enqueued(send, {"rows": [*rows[:7], "row x", *rows[8:]]}))
-    assert "rows: - expected, + was" in said
-    assert "- 'row x'" in said
-    assert "+ 'row 7'" in said
-    assert "row 8" not in said.split("- expected, + was")[1]
+
+def test_values_show_where_they_differ(app: App, bed: Testbed) -> None:
+    @app.task(name="send")
+    def send(rows: list[str], text: str, invoice: Invoice) -> None: ...
+
+    rows, text = [f"row {n}" for n in range(30)], "one\ntwo\n" * 9
+    invoice = Invoice("A1", [{"amount": Decimal("1.50")}, {"amount": Decimal(2)}])
+    send.enqueue(rows, text, invoice)
+
+    def differs(**args: Any) -> list[str]:
+        return [line.strip() for line in told(lambda: bed.assert_enqueued(send, args)).splitlines()[2:]]
+
+    assert differs(rows=[*rows[:7], "row x", *rows[8:]]) == ["rows[7]: expected 'row x', was 'row 7'"]
+    assert differs(rows=rows[1:]) == ["rows: - expected, + was", "+ 'row 0'"]
+    assert differs(text=text + "three") == ["text: - expected, + was", "- three"]
+    other = Invoice("A1", [{"amount": Decimal("1.51")}, {"amount": Decimal(2), "tax": Decimal(1)}])
+    assert differs(invoice=other) == [
+        "invoice.lines[0].amount: expected Decimal('1.51'), was Decimal('1.50')",
+        "invoice.lines[1].tax: expected Decimal('1'), was nothing",
+    ]
 
 
 def test_nothing_at_all(shop: Shop, bed: Testbed, conn: Any) -> None:

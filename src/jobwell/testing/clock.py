@@ -10,6 +10,8 @@ from jobwell.core.duration import Duration
 from jobwell.store import testing as store
 from jobwell.testing.errors import TestbedError
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 
 class Clock:
     """Moves the time of one schema that the kit has made; of no other.

@@ -12,11 +12,13 @@ from jobwell.app import App
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Beside
 from jobwell.testing.errors import EndlessDrain, TestbedError
-from jobwell.testing.runner import Runner
+from jobwell.testing.runner import Runner, bare
 from jobwell.testing.views import Drained, Ran
 
 if TYPE_CHECKING:
     from jobwell.testing.inline import Inline
+
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
 
 LIMIT = 1000
 
@@ -46,6 +48,8 @@ def queues(app: App, given: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         TestbedError: the app does not declare one of them.
     """
+    if not isinstance(given, str) and not (isinstance(given, Iterable) and all(isinstance(name, str) for name in given)):
+        raise TestbedError(f"a drain takes the name of a queue, or several; {given!r} is none")
     wanted = (given,) if isinstance(given, str) else tuple(given)
     unknown = [name for name in wanted if name not in app.queues]
     if unknown:
@@ -124,7 +128,7 @@ async def beside() -> AsyncIterator[Beside]:
 def _raise_of(one: Ran, *, raising: bool) -> None:
     if raising and one.error is not None:
         one.error.add_note(f"raised by attempt {one.attempt} of job {one.id} ({one.task}); it is recorded as {one.outcome}")
-        raise one.error
+        raise bare(one.error)
 
 
 def _endless(ran: Sequence[Ran], limit: int) -> str:

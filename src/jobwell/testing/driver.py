@@ -13,6 +13,8 @@ from jobwell.testing.errors import TestbedError
 from jobwell.testing.link import BlockingLink
 from jobwell.worker.executors.threads import Threads, deliver
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 T = TypeVar("T")
 Call = tuple[Callable[[], Any], "asyncio.Future[Any]", contextvars.Context]
 

@@ -1,5 +1,6 @@
 """What was enqueued, compared with what was expected; a difference is told so that a person sees it."""
 
+import dataclasses
 import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,10 @@ from jobwell.core.duration import Duration
 from jobwell.testing.errors import TestbedError
 from jobwell.testing.views import JobView, short
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 TOLD = 5  # jobs in a message
+MOST = 12  # lines about one argument
 CLOSE = timedelta(seconds=1)  # for due times
 Args = Mapping[str, Any] | Callable[[dict[str, Any]], Any]
 
@@ -82,19 +86,41 @@ def _delay(value: Duration) -> timedelta:
 
 
 def _apart(name: str, wanted: Any, was: Any) -> list[str]:
-    """A line for small values; for large ones of one kind only where they differ."""
-    if type(wanted) is type(was) and isinstance(wanted, dict | list | str) and max(len(repr(wanted)), len(repr(was))) > 40:
-        left, right = (value.splitlines() if isinstance(value, str) else _lines(value) for value in (wanted, was))
-        lines = [line for line in difflib.ndiff(left, right) if line[0] in "-+"]
-        return [f"{name}: - expected, + was", *(f"  {short(line, 100)[1:-1]}" for line in lines[:12])]
-    kinds = f" ({type(wanted).__name__}, {type(was).__name__})" if type(wanted) is not type(was) else ""
-    return [f"{name}: expected {short(wanted)}, was {short(was)}{kinds}"]
+    """Where two values differ: in an object its fields, in a list its places, in long texts and other lists the lines."""
+    if wanted is NOTHING or was is NOTHING:
+        return [f"{name}: expected {short(wanted)}, was {short(was)}"]
+    if type(wanted) is not type(was):
+        return [f"{name}: expected {short(wanted)}, was {short(was)} ({type(wanted).__name__}, {type(was).__name__})"]
+    if isinstance(wanted, list) and len(wanted) == len(was):
+        pairs = [(f"{name}[{at}]", *pair) for at, pair in enumerate(zip(wanted, was, strict=True))]
+    else:
+        left, right = _fields(wanted), _fields(was)
+        pairs = [(f"{name}.{key}", left.get(key, NOTHING), right.get(key, NOTHING)) for key in dict.fromkeys((*left, *right))]
+    inside = [line for place, one, other in pairs if not bool(one == other) for line in _apart(place, one, other)]
+    if inside:
+        return inside[:MOST]
+    if isinstance(wanted, list | str) and max(len(repr(wanted)), len(repr(was))) > 40:
+        before, after = (value.splitlines() if isinstance(value, str) else list(map(repr, value)) for value in (wanted, was))
+        lines = [line for line in difflib.ndiff(before, after) if line[0] in "-+"]
+        return [f"{name}: - expected, + was", *(f"  {short(line, 100)[1:-1]}" for line in lines[:MOST])]
+    return [f"{name}: expected {short(wanted)}, was {short(was)}"]
 
 
-def _lines(value: dict[Any, Any] | list[Any]) -> list[str]:
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = _Nothing()
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What an object is made of; empty, where that is not known."""
     if isinstance(value, dict):
-        return [f"{key!r}: {entry!r}" for key, entry in value.items()]
-    return [repr(entry) for entry in value]
+        return {str(key): entry for key, entry in value.items()}
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: getattr(value, name) for name in getattr(type(value), "model_fields", {})}
 
 
 def matching(expected: Expected, jobs: Sequence[JobView], known: Sequence[str]) -> list[JobView]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from jobwell.worker.middleware import Call, Middleware
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 Error = BaseException | type[BaseException] | Callable[[], BaseException]
 
 

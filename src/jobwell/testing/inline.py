@@ -19,6 +19,8 @@ from jobwell.testing.errors import TestbedError
 if TYPE_CHECKING:
     from jobwell.testing.testbed import Testbed
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 
 class InlineClient(Client):
     """The producer's client that tells its testbed of each job.

@@ -19,6 +19,8 @@ from jobwell.testing.errors import TestbedError
 from jobwell.testing.expect import Args, Expected
 from jobwell.testing.views import JobView, view
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 AnyTask = Task[Any, Any] | str
 Job = Handle[Any] | JobView | UUID
 
@@ -74,7 +76,9 @@ class Looking:
         """
         found = self.job(job)
         if found.state != "succeeded":
-            raise TestbedError(f"there is no result: {found}{f' {found.error}' if found.error else ''}")
+            tried = self.attempts(job)
+            why = f"; its last attempt: {tried[-1]['error_type']}: {tried[-1]['message']}" if tried else ""
+            raise TestbedError(f"there is no result: {found}{why}")
         return found.result
 
     def attempts(self, job: Job) -> list[dict[str, Any]]:
@@ -90,15 +94,30 @@ class Looking:
         """Jobs that failed for good, oldest first."""
         return [job for job in self.jobs(task, state="failed") if reason in (None, job.reason)]
 
-    def enqueued(self, task: AnyTask | None = None, args: Args | None = None, **options: Any) -> list[JobView]:
+    def enqueued(
+        self,
+        task: AnyTask | None = None,
+        args: Args | None = None,
+        *,
+        queue: str | None = None,
+        run_after: Duration | datetime | None = None,
+        tenant: str | None = None,
+        priority: int | None = None,
+        state: str | None = None,
+    ) -> list[JobView]:
         """The jobs of this test that fit, oldest first, whatever has become of them; none is no error.
 
         Args:
             task: itself or its name; None: any.
             args: as for `assert_enqueued`.
-            **options: queue, run_after, tenant, priority and state, as for `assert_enqueued`.
+            queue: in this one.
+            run_after: due so long after the enqueue, or at this moment, within a second.
+            tenant: of this one.
+            priority: with this one.
+            state: only those that are in it now.
         """
-        return expect.matching(self._expected(task, args, options), self.jobs(), self._known)
+        expected = self._expected(task, args, queue=queue, run_after=run_after, tenant=tenant, priority=priority, state=state)
+        return expect.matching(expected, self.jobs(), self._known)
 
     def assert_enqueued(
         self,
@@ -132,26 +151,39 @@ class Looking:
             AssertionError: it shows what was enqueued instead, nearest first.
             TestbedError: the app has no such task.
         """
-        expected = Expected(
-            task=None if task is None else name_of(task), args=args, queue=queue, run_after=run_after, tenant=tenant,
-            priority=priority, state=state,
-        )  # fmt: skip
+        expected = self._expected(task, args, queue=queue, run_after=run_after, tenant=tenant, priority=priority, state=state)
         return expect.check(expected, count, self.jobs(), self._known)
 
-    def refute_enqueued(self, task: AnyTask | None = None, args: Args | None = None, **options: Any) -> None:
+    def refute_enqueued(
+        self,
+        task: AnyTask | None = None,
+        args: Args | None = None,
+        *,
+        queue: str | None = None,
+        run_after: Duration | datetime | None = None,
+        tenant: str | None = None,
+        priority: int | None = None,
+        state: str | None = None,
+    ) -> None:
         """There are no such jobs, nor were there in this test.
 
         Args:
             task: itself or its name; None: any.
             args: as for `assert_enqueued`.
-            **options: queue, run_after, tenant, priority and state, as for `assert_enqueued`.
+            queue: in this one.
+            run_after: due so long after the enqueue, or at this moment, within a second.
+            tenant: of this one.
+            priority: with this one.
+            state: only those that are in it now.
 
         Raises:
             AssertionError: with those that are there.
         """
-        expect.refute(self._expected(task, args, options), self.jobs(), self._known)
+        expected = self._expected(task, args, queue=queue, run_after=run_after, tenant=tenant, priority=priority, state=state)
+        expect.refute(expected, self.jobs(), self._known)
 
-    def _expected(self, task: AnyTask | None, args: Args | None, options: dict[str, Any]) -> Expected:
+    @staticmethod
+    def _expected(task: AnyTask | None, args: Args | None, **options: Any) -> Expected:
         return Expected(task=None if task is None else name_of(task), args=args, **options)
 
     @property

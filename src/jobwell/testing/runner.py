@@ -30,6 +30,8 @@ from jobwell.worker.finisher import Finisher
 from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
 from jobwell.worker.limits import EVERY, Limits
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 LEASE = 3600.0
 NAMES: dict[type, str] = {
     Succeeded: "succeeded", Failed: "failed", Retrying: "retrying", Snoozed: "snoozed", Released: "released",
@@ -176,7 +178,7 @@ class Runner:
             self._finisher.add(attempt, outcome)
             await self._finisher.tick()
         if spy.error is not None and _is_for_the_test(spy.error):
-            raise spy.error
+            raise bare(spy.error)
         name = "lost" if outcome is None else NAMES[type(outcome)]
         return Ran(row.id, row.task, row.attempt, name, _error(outcome, spy))
 
@@ -218,7 +220,7 @@ class Runner:
             spec = self._app.catalog[row.task]
             return None if outcome.result is None else spec.signature.decode_result(outcome.result)
         if spy.error is not None and not isinstance(spy.error, asyncio.CancelledError):
-            raise spy.error
+            raise bare(spy.error)
         if isinstance(outcome, Succeeded):
             raise TestbedError(f"{row.task}: {outcome.note}")
         raise _error(outcome, spy) or TestbedError(f"{row.task}: the attempt ended as {outcome}")
@@ -235,3 +237,11 @@ def _is_for_the_test(error: BaseException) -> bool:
     """Whether it is no affair of the task: a Ctrl-C, or `pytest.fail` and a time limit of the test runner."""
     outcome_of_pytest = any(kind.__name__ == "OutcomeException" for kind in type(error).__mro__)
     return isinstance(error, KeyboardInterrupt) or outcome_of_pytest
+
+
+def bare(error: BaseException) -> BaseException:
+    """The error with the traceback that begins in user code."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(attempts.OURS):
+        trace = trace.tb_next
+    return error.with_traceback(trace)

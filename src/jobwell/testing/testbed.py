@@ -27,6 +27,8 @@ from jobwell.testing.runner import Runner
 from jobwell.testing.schema import Schema
 from jobwell.testing.views import Drained, JobView
 
+__tracebackhide__ = True  # pytest shows the test and the task, not what is between
+
 P = ParamSpec("P")
 R = TypeVar("R")
 _loaded: "weakref.WeakSet[App]" = weakref.WeakSet()

@@ -10,7 +10,8 @@ without a `direct_url` past it. The tests' own look-ups go to the server itself.
 import getpass
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ import psycopg
 import pytest
 from psycopg import Connection, sql
 
-from jobwell import App, settings
-from jobwell.store.database import Database
-from jobwell.store.migrations import migrate
+from jobwell import App
+from jobwell.testing import Schema, Testbed
 from tests.pgbouncer.helpers import Bouncer
 
 for _name in [name for name in os.environ if name.startswith("JOBWELL_") and not name.startswith("JOBWELL_TEST_")]:
@@ -59,16 +59,16 @@ def store_settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
-def schema(database_url: str) -> Iterator[str]:
-    """The name of a migrated schema that belongs to this process."""
-    name = f"jwtest_{os.getpid()}"
-    drop = sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name))
-    with psycopg.connect(database_url, autocommit=True, options=IMPATIENT) as conn:
-        conn.execute(drop)
-    migrate(Database(settings.load({"database_url": database_url, "schema": name})))
-    yield name
-    with psycopg.connect(database_url, autocommit=True, options=IMPATIENT) as conn:
-        conn.execute(drop)
+def kit(database_url: str) -> Iterator[Schema]:
+    """A migrated schema that belongs to this process."""
+    with Schema(database_url) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def schema(kit: Schema) -> str:
+    """Its name."""
+    return kit.name
 
 
 @pytest.fixture
@@ -103,3 +103,23 @@ def app(store_settings: dict[str, Any], schema: str, conn: "Connection[Any]") ->
     app = App(**store_settings, schema=schema)
     yield app
     app.close()
+
+
+@pytest.fixture
+def bed(app: App, kit: Schema) -> Iterator[Testbed]:
+    """The app in a testbed: its jobs are run by the test, and the clock travels."""
+    with Testbed(app, schema=kit) as bed:
+        yield bed
+
+
+@pytest.fixture
+def travel(kit: Schema) -> Iterator[Callable[[str], None]]:
+    """Set this schema's clock off by so much, such as "-3 days"; it is right again at the end."""
+
+    def move(by: str) -> None:
+        count, unit = by.split()
+        kit.clock.reset()
+        kit.clock.travel(timedelta(**{f"{unit.removesuffix('s')}s": int(count)}))
+
+    yield move
+    kit.clock.reset()

@@ -1,6 +1,6 @@
 """The store's tables, and workers reduced to what the store sees of them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -48,17 +48,3 @@ async def hands(app: App, store: Store, workers: WorkerVerbs) -> AsyncIterator[H
 async def hand(hands: Hands) -> Hand:
     """One of them."""
     return await hands()
-
-
-@pytest.fixture
-def travel(store: Store) -> Iterator[Callable[[str], None]]:
-    """Move this schema's clock by an interval, such as "-3 days"; it is right again at the end."""
-    head = (
-        f"create or replace function {store.statements.schema}.now() returns timestamptz language sql volatile parallel safe as"
-    )
-
-    def move(by: str) -> None:
-        store.conn.execute(f"{head} $$ select clock_timestamp() + interval '{by}' $$")
-
-    yield move
-    store.conn.execute(f"{head} $$ select clock_timestamp() $$")

@@ -42,14 +42,6 @@ def bare(desk: Desk) -> Iterator[Desk]:
     run(desk.conn, UpkeepVerbs(desk.app.database.statements).make_partitions())
 
 
-@pytest.fixture
-def travel(desk: Desk) -> Iterator[Callable[[str], None]]:
-    """Move this schema's clock by an interval."""
-    body = f"create or replace function {desk.app.settings.schema}.now() returns timestamptz language sql volatile parallel safe as $$ select clock_timestamp(){{}} $$"
-    yield lambda by: desk.conn.execute(body.format(f" + interval '{by}'"))  # type: ignore[call-overload, func-returns-value]
-    desk.conn.execute(body.format(""))  # type: ignore[call-overload]
-
-
 @pytest_asyncio.fixture
 async def prune(app: App, desk: Desk) -> AsyncIterator[Prune]:
     """With a retention of five days."""

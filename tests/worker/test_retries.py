@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobwell import App, Backoff, Delays, Fixed, Retry, Snooze
+from jobwell.testing import Testbed
 from tests.waiting import auntil
 from tests.worker.helpers import Acts, Desk, working
 
@@ -56,14 +57,19 @@ async def test_causes_are_in_the_traceback(app: App, acts: Acts, desk: Desk) -> 
 # --- when the next attempt is ------------------------------------------------------------------------------------------
 
 
-async def test_the_rule_decides_when(app: App, acts_with: Callable[..., Acts], desk: Desk) -> None:
+def test_the_rule_decides_when(bed: Testbed, acts_with: Callable[..., Acts]) -> None:
     acts = acts_with(retry=Delays("50s", "100s", jitter=0))
+    bed.clock.freeze()
     handle = acts.act.enqueue("temporary")
-    async with working(app):
-        await auntil(lambda: desk.state(handle) == "retrying")
-    (row,) = desk.job(handle)["attempts"]
-    assert (row["next_at"] - row["ended_at"]).total_seconds() == pytest.approx(50, abs=0.5)
-    assert desk.one("select run_at from jobs") == row["next_at"]
+    for seconds in (50, 100):
+        bed.drain()
+        row = bed.attempts(handle)[-1]
+        assert row["next_at"] - row["ended_at"] == timedelta(seconds=seconds)
+        assert bed.job(handle).run_at == row["next_at"]
+        bed.clock.travel(timedelta(seconds=seconds - 1))
+        assert not bed.drain()
+        bed.clock.travel("1s")
+    assert bed.drain().counts == {"failed": 1}
 
 
 WISHES = [
@@ -74,32 +80,34 @@ WISHES = [
 
 
 @pytest.mark.parametrize(("name", "wish", "least"), WISHES, ids=[name for name, *_ in WISHES])
-async def test_a_wish_is_never_undercut(
-    app: App, acts: Acts, desk: Desk, name: str, wish: Callable[[], Any], least: float
-) -> None:
+def test_a_wish_is_never_undercut(bed: Testbed, acts: Acts, name: str, wish: Callable[[], Any], least: float) -> None:
     def raise_it(ctx: Any, n: int) -> None:
         raise Retry("429", after=wish())
 
     acts.words["wish"] = raise_it
     handle = acts.act.enqueue("wish")
-    async with working(app):
-        await auntil(lambda: desk.state(handle) == "retrying")
-    (row,) = desk.job(handle)["attempts"]
+    assert bed.drain().retrying == 1
+    (row,) = bed.attempts(handle)
     waits = (row["next_at"] - row["ended_at"]).total_seconds()
     assert least - 1 <= waits <= 120 + 60
     assert row["note"] is None
 
 
-async def test_a_wish_in_the_past_means_soon(app: App, acts: Acts, desk: Desk) -> None:
+def test_a_wish_in_the_past_means_soon(bed: Testbed, acts: Acts) -> None:
     acts.words["past"] = lambda ctx, n: (_ for _ in ()).throw(Retry("go", after=datetime(2020, 1, 1, tzinfo=UTC)))
-    handle = acts.act.enqueue("past")
-    async with working(app):
-        job = await desk.end(handle)
-    assert (job["reason"], job["failures"]) == ("exhausted", 5)
+    acts.act.enqueue("past")
+    began = bed.clock.now()
+    assert bed.drain(retries=True).counts == {"retrying": 4, "failed": 1}
+    (job,) = bed.quarantined(acts.act)
+    assert (job.reason, job.failures) == ("exhausted", 5)
+    assert bed.clock.now() - began < timedelta(minutes=2)
 
 
-async def test_a_thousand_failures_of_one_second_come_back_spread(app: App, acts_with: Callable[..., Acts], desk: Desk) -> None:
+async def test_a_thousand_failures_of_one_second_come_back_spread(
+    app: App, acts_with: Callable[..., Acts], desk: Desk, bed: Testbed
+) -> None:
     """Case I1: full jitter over the window."""
+    bed.clock.freeze()  # the log is written a moment after the time was chosen
     acts = acts_with(retry=Backoff("100s", factor=1, cap="100s"))
     app.enqueue_many(acts.act.job("temporary", n) for n in range(1000))
     async with working(app):
@@ -126,23 +134,21 @@ async def test_a_thousand_told_the_same_second_do_not_return_in_one(app: App, ac
 # --- snooze --------------------------------------------------------------------------------------------------------------
 
 
-async def test_snoozing_for_ever_ends_at_the_deadline(app: App, acts: Acts, desk: Desk) -> None:
-    handle = acts.act.using(deadline="1s").enqueue("snooze")
-    async with working(app):
-        job = await desk.end(handle)
-    assert (job["state"], job["reason"], job["failures"]) == ("failed", "deadline", 0)
-    assert len(acts.ran) >= 2
-    assert job["ended_at"] <= job["deadline"] + timedelta(seconds=5)
+def test_snoozing_for_ever_ends_at_the_deadline(bed: Testbed, acts: Acts) -> None:
+    handle = acts.act.using(deadline="1h").enqueue("snooze", 600)
+    assert bed.drain(scheduled=True).counts == {"snoozed": 5, "failed": 1}
+    job = bed.job(handle)
+    assert (job.reason, job.failures, job.attempt) == ("deadline", 0, 1)
+    assert job.deadline is not None
+    assert bed.clock.now() < job.deadline
 
 
-async def test_a_snooze_until_a_moment_ago_comes_again_at_once(app: App, acts: Acts, desk: Desk) -> None:
+def test_a_snooze_until_a_moment_ago_comes_again_at_once(bed: Testbed, acts: Acts) -> None:
     acts.words["ago"] = lambda ctx, n: (
         None if len(acts.ran) > 3 else (_ for _ in ()).throw(Snooze(datetime(2020, 1, 1, tzinfo=UTC)))
     )
-    handle = acts.act.enqueue("ago")
-    async with working(app):
-        assert (await desk.end(handle))["state"] == "succeeded"
-    assert len(acts.ran) == 4
+    acts.act.enqueue("ago")
+    assert bed.drain(scheduled=True).counts == {"snoozed": 3, "succeeded": 1}
 
 
 # --- the deadline --------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 16_000
 UNKNOWN_DELAY = 30.0
-OURS = str(Path(__file__).parent)
+OURS = tuple(str(Path(__file__).parents[1] / part) for part in ("worker", "testing"))
 OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
 
 

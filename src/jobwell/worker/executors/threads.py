@@ -64,13 +64,14 @@ class Threads:
             with self._guard:
                 self._idle += 1
             try:
-                self._loop.call_soon_threadsafe(_deliver, future, result, error)
+                self._loop.call_soon_threadsafe(deliver, future, result, error)
             except RuntimeError:  # the loop is closed: the worker has ended meanwhile
                 return
             del result, error, future
 
 
-def _deliver(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+def deliver(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    """Give a future what a function has returned or raised; on the loop's thread."""
     if future.done():
         return
     if error is None:

@@ -1,0 +1,225 @@
+"""Entering and leaving: what is there, what is as before, what is left behind."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from statistics import median
+from typing import Any
+
+import pytest
+
+from jobwell import App, StoreUnavailable
+from jobwell.store import testing as store
+from jobwell.testing import Schema, Testbed, TestbedError
+from tests.testing.conftest import Shop
+
+
+def schemas(conn: Any) -> set[str]:
+    return {name for (name,) in conn.execute("select nspname from pg_namespace where nspname like 'jobwell\\_test\\_%'")}
+
+
+def test_a_testbed_of_its_own_comes_and_goes(database_url: str, conn: Any) -> None:
+    app = App("postgresql://production.example/jobs", schema="real", direct_url="postgresql://direct.example/jobs")
+    task = app.task(name="task")(lambda: 3)
+    before, threads = schemas(conn), threading.active_count()
+    with Testbed(app, database_url) as bed:
+        assert (app.settings.database_url, app.settings.direct_url) == (database_url, "")
+        (own,) = schemas(conn) - before
+        assert app.settings.schema == own
+        handle = task.enqueue()
+        bed.drain()
+        assert bed.result(handle) == 3
+        assert threading.active_count() == threads
+    assert schemas(conn) == before
+    given = (app.settings.database_url, app.settings.schema, app.settings.direct_url)
+    assert given == ("postgresql://production.example/jobs", "real", "postgresql://direct.example/jobs")
+    assert {"client", "database"}.isdisjoint(vars(app))
+
+
+def test_what_the_environment_says_of_production_is_not_looked_at(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBWELL_DATABASE_URL", "postgresql://production.example/jobs")
+    monkeypatch.setenv("JOBWELL_DIRECT_URL", "postgresql://production.example/jobs")
+    monkeypatch.setenv("JOBWELL_SCHEMA", "real")
+    app = App()
+    with Testbed(app, database_url) as bed:
+        assert "production" not in app.settings.database_url + app.settings.direct_url
+        assert app.settings.schema.startswith("jobwell_test_")
+        assert not bed.drain()
+    assert (app.settings.database_url, app.settings.schema) == ("postgresql://production.example/jobs", "real")
+
+
+def test_an_app_that_was_used_before_goes_on_as_before(app: App, kit: Schema, conn: Any) -> None:
+    task = app.task(name="task")(lambda: None)
+    task.enqueue()
+    client = app.client
+    with Testbed(app, schema=kit) as bed:
+        assert bed.jobs() == []
+        task.enqueue()
+    assert app.client is not client
+    assert task.enqueue().status() == "ready"
+    assert conn.execute("select count(*) from jobs").fetchone() == (2,)
+
+
+def test_tables_are_empty_and_the_clock_right_at_the_next_start(shop: Shop, app: App, kit: Schema) -> None:
+    for _ in range(2):
+        with Testbed(app, schema=kit) as bed:
+            assert (bed.jobs(), bed.clock.frozen) == ([], False)
+            shop.pay.enqueue(1)
+            shop.pay.enqueue(1, "reject")
+            bed.drain()
+            bed.clock.travel("5h")
+            bed.clock.freeze()
+        assert abs((kit.clock.now() - store.real_time(kit.conn)).total_seconds()) < 1
+
+
+def test_also_after_an_error_of_the_test(shop: Shop, app: App, kit: Schema) -> None:
+    bed = Testbed(app, schema=kit)
+    with pytest.raises(ZeroDivisionError), bed, bed.inline():
+        bed.clock.travel("5h")
+        raise ZeroDivisionError
+    assert abs((kit.clock.now() - store.real_time(kit.conn)).total_seconds()) < 1
+    with bed:
+        assert shop.pay.enqueue(1).status() == "ready"
+
+
+def test_thousands_of_rows_are_emptied_too(shop: Shop, app: App, bed: Testbed, conn: Any) -> None:
+    app.enqueue_many(shop.pay.job(n) for n in range(store.MANY + 10))
+    bed.reset()
+    assert conn.execute("select count(*) from jobs").fetchone() == (0,)
+
+
+def test_one_testbed_for_an_app_at_a_time(app: App, kit: Schema, bed: Testbed) -> None:
+    with pytest.raises(TestbedError, match="in another testbed already"), Testbed(app, schema=kit):
+        pass
+    assert not bed.drain()
+
+
+def test_an_app_that_was_led_elsewhere_is_not_run(shop: Shop, app: App, bed: Testbed) -> None:
+    app.override({"schema": "elsewhere"})
+    with pytest.raises(TestbedError, match="no longer uses the schema of this testbed; nothing was run"):
+        bed.drain()
+
+
+def test_a_server_that_is_not_there(app: App) -> None:
+    with pytest.raises(StoreUnavailable), Testbed(app, "postgresql://127.0.0.1:9/nowhere"):
+        pass
+    assert "client" not in vars(app)
+
+
+def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(database_url: str, conn: Any) -> None:
+    program = (
+        "import os, sys; from jobwell.testing import Schema\n"
+        "s = Schema(sys.argv[1]); s.__enter__(); sys.stdout.write(s.name); sys.stdout.flush(); os._exit(9)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, database_url], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (9, "")
+    with Schema(database_url) as living:
+        with Schema(database_url):
+            pass
+        assert living.name in schemas(conn)
+        assert ran.stdout not in schemas(conn)
+
+
+FORKS = """
+import os, sys
+from jobwell import App
+from jobwell.testing import Testbed
+app = App()
+task = app.task(name="task")(lambda n: n)
+with Testbed(app, sys.argv[1]) as bed:
+    task.enqueue(1)
+    pid = os.fork()
+    if pid == 0:
+        task.enqueue(2)
+        app.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    task.enqueue(3)
+    sys.stdout.write(f"{bed.drain().succeeded} of {len(bed.jobs())}")
+"""
+
+
+def test_a_forked_child_has_connections_of_its_own(database_url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, database_url]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("3 of 3", "")
+
+
+async def test_many_at_once_from_async_code(app: App, bed: Testbed) -> None:
+    task = app.task(name="task")(_take)
+    await asyncio.gather(*(task.aenqueue(n) for n in range(20)))
+    await app.aenqueue_many(task.job(n) for n in range(500))
+    assert len(bed.jobs(task)) == 520
+
+
+def _take(n: int) -> int:
+    return n
+
+
+def test_without_pytest(database_url: str) -> None:
+    app = App()
+    task = app.task(name="task")(lambda n: n)
+
+    class Case(unittest.TestCase):
+        bed: Testbed
+
+        @classmethod
+        def setUpClass(cls) -> None:
+            cls.bed = cls.enterClassContext(Testbed(app, database_url))
+
+        def setUp(self) -> None:
+            self.bed.reset()
+
+        def test_one(self) -> None:
+            task.enqueue(1)
+            self.bed.assert_enqueued(task, count=1)
+
+        def test_two(self) -> None:
+            task.enqueue(2)
+            self.bed.assert_enqueued(task, {"n": 2}, count=1)
+            assert self.bed.drain().succeeded == 1
+
+    class AsyncCase(unittest.IsolatedAsyncioTestCase):
+        def setUp(self) -> None:
+            self.bed = self.enterContext(Testbed(app, database_url))
+
+        async def test_three(self) -> None:
+            await task.aenqueue(3)
+            assert (await self.bed.adrain()).succeeded == 1
+
+    suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, (Case, AsyncCase)))
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123  a stream is wanted
+        result = unittest.TextTestRunner(nowhere).run(suite)
+    assert (result.testsRun, result.failures, result.errors) == (3, [], [])
+
+
+def test_a_test_takes_less_than_thirty_milliseconds(shop: Shop, app: App, kit: Schema) -> None:
+    """Set-up, an enqueue, a drain, a look, and leaving."""
+    took = []
+    for n in range(60):
+        began = time.perf_counter()
+        with Testbed(app, schema=kit) as bed:
+            shop.welcome.enqueue(n)
+            bed.drain()
+            bed.assert_enqueued(shop.welcome, {"employee_id": n}, count=1)
+        took.append(time.perf_counter() - began)
+    assert median(took) < 0.030, f"{median(took) * 1000:.1f} ms"
+
+
+def test_and_so_does_an_async_one(shop: Shop, app: App, kit: Schema) -> None:
+    async def one(n: int) -> None:
+        with Testbed(app, schema=kit) as bed:
+            await shop.pay.aenqueue(n)
+            await bed.adrain()
+            bed.assert_enqueued(shop.pay, {"n": n}, count=1)
+
+    took = []
+    for n in range(50):
+        began = time.perf_counter()
+        asyncio.run(one(n))
+        took.append(time.perf_counter() - began)
+    assert median(took) < 0.030, f"{median(took) * 1000:.1f} ms"

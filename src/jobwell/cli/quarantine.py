@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import by_option, json_out, output_option, store_options, table
+from jobwell.cli.output import by_option, csv_out, json_out, output_option, rows_option, store_options, table
 
 REASONS = click.Choice(["rejected", "exhausted", "deadline", "crashed", "lost", "held", "unsupported", "invalid"])
 
@@ -31,10 +31,16 @@ def quarantine() -> None:
 @_filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--before", type=click.UUID, help="Older than this job: the next page.")
-@output_option
+@rows_option
 @store_options
 def list_quarantine(output: str, database_url: str | None, schema: str | None, **wanted: Any) -> int:
-    """List failed jobs, newest first."""
+    r"""List failed jobs, newest first. All filters given must fit.
+
+    \b
+    Examples:
+      jobwell quarantine list --reason exhausted --task hr.transfer
+      jobwell quarantine list -o csv > failed.csv
+    """
     from jobwell.store import reads
     from jobwell.store.database import Database
 
@@ -42,6 +48,9 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
     rows = database.run(reads.quarantine(database.statements, reads.Filter(**wanted)))
     if output == "json":
         json_out(rows)
+        return 0
+    if output == "csv":
+        csv_out(rows, reads.QUARANTINE_COLUMNS)
         return 0
     columns = ("id", "reason", "task", "tenant", "code", "error_type", "message", "ended_at")
     filtered = any(wanted[name] for name in ("reason", "queue", "task", "tenant"))

@@ -68,7 +68,7 @@ class Signature:
         return {class_name(cls): cls for cls, named in found.items() if named}
 
     @cached_property
-    def _validator(self) -> Any:
+    def _adapter(self) -> Any:
         from pydantic import ConfigDict, TypeAdapter
         from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
         from typing_extensions import TypedDict  # typing.TypedDict does not do for pydantic below Python 3.12
@@ -90,7 +90,21 @@ class Signature:
                 f"task {self.name}: a parameter has a type that cannot be stored; pass an id or plain values instead."
                 f" ({str(error).splitlines()[0]})"
             ) from error
-        return adapter.validator
+        return adapter
+
+    @cached_property
+    def _validator(self) -> Any:
+        return self._adapter.validator
+
+    def json_schema(self) -> dict[str, Any] | None:
+        """The arguments as JSON Schema; None where a type in them has none."""
+        from pydantic.errors import PydanticUserError
+
+        try:
+            found: dict[str, Any] = self._adapter.json_schema()
+        except (PydanticUserError, ValueError, TypeError, LookupError, RecursionError):
+            return None
+        return found
 
     def check(self) -> None:
         """Resolve and build everything now.

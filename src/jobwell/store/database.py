@@ -171,3 +171,8 @@ def is_lost(error: BaseException) -> bool:
     """Whether an error says that the connection or the server is gone, so that the answer to a statement is not known."""
     # A server that turned read-only is one to leave: behind its name there is another primary now, or soon.
     return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction | PoolTimeout | OSError)
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether an error says that somebody else has what was asked for, and did not give it back in time."""
+    return isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)

@@ -92,8 +92,9 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo("stopped", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        error.message = visible(error.message)
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(visible(said.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except errors.JobwellError as error:
         click.echo(f"jobwell: {visible(error.message)}", err=True)

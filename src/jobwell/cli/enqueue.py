@@ -1,14 +1,19 @@
 """`jobwell jobs enqueue`."""
 
-from collections.abc import Mapping
+import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jobwell import settings as setting
 from jobwell.cli.output import by_option, json_out, output_option, store_options
 from jobwell.core.errors import InvalidArguments
+
+if TYPE_CHECKING:  # imported when the command runs
+    from jobwell.core.published import Published
+
+Typed = tuple[str | None, tuple[str, ...]]
 
 
 @click.command()
@@ -37,9 +42,9 @@ def enqueue(
 ) -> int:
     r"""Enqueue one job of TASK and print its id.
 
-    Needs only a URL: the tasks are those that workers have published since they started. Names, required parameters, and
-    JSON are checked here. What lies deeper (the range of a number, the fields of an object) only the code knows: what does not fit
-    is seen by the worker, and the job waits in the quarantine as 'invalid'. With --app the code is loaded and all is checked
+    Needs only a URL: the tasks are those that workers have published since they started. Names, required parameters and JSON
+    are checked here. What lies deeper (the range of a number, the fields of an object) only the code knows: what does not fit
+    is seen by the worker, and the job waits in the quarantine as 'invalid'. With --app the code is loaded, and all is checked
     before anything is stored.
 
     Dates, UUIDs, decimals and the like are given as JSON texts: "2030-01-31", "12.50". A VALUE of --arg is read as JSON, and as
@@ -62,13 +67,15 @@ def enqueue(
     queue = more.pop("queue")
     options = Options(**more)
     if app:
-        job, database = _from_code(app, task, queue, (arguments, pairs), options, {"database_url": database_url, "schema": schema})
+        job, database = _from_code(
+            app, task, queue, (arguments, pairs), options, {"database_url": database_url, "schema": schema}
+        )
     else:
         database = Database(setting.load({"database_url": database_url, "schema": schema}))
         known = actions.known(database, task)
         if queue:
             actions.check_queue(database, queue)
-        named = _named(arguments, pairs, known.parameters, known.schema)
+        named = _named(arguments, pairs, known)
         job = published.make(known, named, options, queue, database.settings.payload_limit)
     actions.enqueue(database, job, options, by=actor(by))
     if output == "json":
@@ -78,7 +85,7 @@ def enqueue(
     return 0
 
 
-def _from_code(target: str, task: str, queue: str | None, typed: Any, options: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+def _from_code(target: str, task: str, queue: str | None, typed: Typed, options: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     from jobwell import services
     from jobwell.actions import enqueue as actions
     from jobwell.core import job as jobs
@@ -92,20 +99,21 @@ def _from_code(target: str, task: str, queue: str | None, typed: Any, options: A
     if queue and queue not in app.queues:
         raise NotFound(f"the app declares no queue {queue!r}; declared are {', '.join(app.queues)}")
     contract = published.read(task, published.publish(spec))
-    named = actions.with_code(spec, _named(*typed, contract.parameters, contract.schema))
+    named = actions.with_code(spec, _named(*typed, contract))
     job = jobs.make(spec, (), named, options, app.settings.payload_limit)
     return replace(job, queue=queue or job.queue), app.database
 
 
-def _named(
-    arguments: str | None, pairs: tuple[str, ...], parameters: Mapping[str, Any], schema: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _named(arguments: str | None, pairs: tuple[str, ...], known: "Published") -> dict[str, Any]:
     from jobwell.core import published
 
     named: dict[str, Any] = {}
     if arguments is not None:
         if arguments == "-":
-            arguments = click.get_text_stream("stdin", encoding="utf-8").read()
+            try:
+                arguments = sys.stdin.buffer.read().decode()
+            except UnicodeDecodeError:
+                raise InvalidArguments("--args: what stdin gives is not UTF-8; nothing was enqueued") from None
         found = published.parse(arguments, "--args")
         if not isinstance(found, dict):
             raise InvalidArguments('--args: give one JSON object, such as {"employee_id": 7}; nothing was enqueued')
@@ -116,6 +124,6 @@ def _named(
             raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--arg")
         if name in named:
             raise click.BadParameter(f"{name} is given twice", param_hint="--arg")
-        shape = (schema or {}).get("properties", {}).get(name)
-        named[name] = published.value_of(parameters.get(name), shape, text, name)
+        shape = (known.schema or {}).get("properties", {}).get(name)
+        named[name] = published.value_of(known.parameters.get(name), shape, text, name)
     return named

@@ -38,7 +38,10 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
     if output == "json":
         json_out({**found, "workers": workers})
     elif output == "csv":
-        csv_out([row | (paused.get(row["queue"]) or paused.get("*") or {}) | {"queue": row["queue"]} for row in _queues(found)], CSV_COLUMNS)
+        csv_out(
+            [row | (paused.get(row["queue"]) or paused.get("*") or {}) | {"queue": row["queue"]} for row in _queues(found)],
+            CSV_COLUMNS,
+        )
     else:
         _print(found, paused, workers)
     return 0
@@ -48,7 +51,9 @@ def _queues(found: dict[str, Any]) -> list[dict[str, Any]]:
     """The queues that hold jobs, and those that are paused and hold none."""
     rows: list[dict[str, Any]] = list(found["queues"])
     there = {row["queue"] for row in rows} | {"*"}
-    return rows + [{"queue": row["queue"], "ready": 0, "oldest_seconds": None} for row in found["paused"] if row["queue"] not in there]
+    return rows + [
+        {"queue": row["queue"], "ready": 0, "oldest_seconds": None} for row in found["paused"] if row["queue"] not in there
+    ]
 
 
 def _print(found: dict[str, Any], paused: dict[str, Any], workers: list[dict[str, Any]]) -> None:

@@ -6,7 +6,20 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, by_option, console, csv_out, facts, json_out, output_option, rows_option, say, size, store_options, table
+from jobwell.cli.output import (
+    age,
+    by_option,
+    console,
+    csv_out,
+    facts,
+    json_out,
+    output_option,
+    rows_option,
+    say,
+    size,
+    store_options,
+    table,
+)
 
 COLUMNS = ("table", "rows", "size", "of which indexes", "dead", "vacuumed_at")
 
@@ -22,8 +35,8 @@ def store() -> None:
 def show_size(output: str, database_url: str | None, schema: str | None) -> int:
     r"""Rows and bytes of each table, dead rows and the last vacuum, the oldest finished day, and what pins vacuum.
 
-    Rows are the server's estimate. A transaction that stays open, in any database session, a prepared transaction or a replication
-    slot keeps vacuum from removing dead rows: it is named, with its age. A role that may not see others' sessions is told less.
+    Rows are the server's estimate. A session's transaction that stays open, a prepared transaction or a replication slot keeps
+    vacuum from removing dead rows: the oldest is named, with its age. A role that may not see others' sessions is told less.
 
     \b
     Examples:
@@ -57,7 +70,9 @@ def show_size(output: str, database_url: str | None, schema: str | None) -> int:
 
 @store.command()
 @click.option("--keep", metavar="DURATION", help="Keep finished jobs for so long (default: the setting retention).")
-@click.option("--for", "budget", metavar="DURATION", default="10m", show_default=True, help="Stop after so long; run it again to go on.")
+@click.option(
+    "--for", "budget", metavar="DURATION", default="10m", show_default=True, help="Stop after so long; run it again to go on."
+)
 @click.option("--yes", is_flag=True, help="Do not ask where --keep is shorter than the retention.")
 @by_option
 @output_option
@@ -68,8 +83,8 @@ def prune(
     r"""Remove finished jobs, attempts and payloads that are older than the retention, as workers do every ten minutes.
 
     Works in small commits beside the running jobs, resting as long as it works; may be interrupted anywhere and run again. One
-    prunes at a time: a second one ends with code 4. A day that somebody reads is left, tried again, and named at the end. Live and
-    failed jobs are never removed. Audited.
+    prunes at a time: a second one ends with code 4. A day that somebody reads is left, tried again, and named at the end. Live
+    and failed jobs are never removed. Audited.
 
     \b
     Examples:
@@ -127,6 +142,5 @@ def _seconds(value: str, option: str, least: float) -> float:
 
 
 def _counts(pruned: Any) -> str:
-    return (
-        f"{len(pruned.days)} day(s), {pruned.finished:,} finished job(s), {pruned.attempts:,} attempt(s), {pruned.payloads:,} payload(s)"
-    )
+    rows = f"{pruned.finished:,} finished job(s), {pruned.attempts:,} attempt(s), {pruned.payloads:,} payload(s)"
+    return f"{len(pruned.days)} day(s), {rows}"

@@ -43,7 +43,9 @@ def why(job: str, output: str, database_url: str | None, schema: str | None) -> 
         facts = run(conn, store.facts(database.statements, _id(conn, database, job)))
     rows = [{"code": reason.code, "sentence": reason.sentence} for reason in explain(facts)]
     if output == "json":
-        json_out({"id": facts.id, "state": facts.state, "task": facts.task, "queue": facts.queue, "at": facts.now, "because": rows})
+        json_out(
+            {"id": facts.id, "state": facts.state, "task": facts.task, "queue": facts.queue, "at": facts.now, "because": rows}
+        )
     elif output == "csv":
         csv_out(rows, ("code", "sentence"))
     else:

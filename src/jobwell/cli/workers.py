@@ -40,7 +40,9 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
         csv_out(rows, WORKER_COLUMNS)
     else:
         for row in rows:
-            row.update(up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"]))
+            row.update(
+                up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"])
+            )
         table("", rows, COLUMNS, "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
     return 0
 

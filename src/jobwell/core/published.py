@@ -107,7 +107,7 @@ def unknown(task: str, published: Iterable[str]) -> NotFound:
     names = list(published)
     if not names:
         return NotFound(
-            "no worker has published its tasks in this store yet; start one once with this release, or name the code: --app module:app"
+            "no worker has published its tasks in this store yet; start one of this release, or name the code: --app module:app"
         )
     near = difflib.get_close_matches(task, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(names)[:20])}"
@@ -151,7 +151,7 @@ def parse(text: str, where: str) -> Any:
 
 
 def value_of(parameter: Parameter | None, schema: Mapping[str, Any] | None, text: str, name: str) -> Any:
-    """Read the value of `--arg name=value`: JSON where it is JSON, otherwise text; always text for a parameter that takes texts."""
+    """Read the value of `--arg name=value`: JSON where it is JSON, otherwise text; text for a parameter that takes texts only."""
     takes = _types(schema)
     if parameter is not None and takes and takes <= {"string", "null"}:
         return None if text == "null" and "null" in takes else text
@@ -235,7 +235,9 @@ def _told(published: Published, named: Mapping[str, Any], name: str) -> Any:
     use = "tenant" if name == published.tenant else "lock"
     if name not in named:
         if parameter.default is None:
-            raise InvalidArguments(f"{published.task}: {name}: give it; the {use} goes by it, and its default is not published", name)
+            raise InvalidArguments(
+                f"{published.task}: {name}: give it; the {use} goes by it, and its default is not published", name
+            )
         return orjson.loads(parameter.default)
     value = named[name]
     kind = "null" if value is None else _JSON_TYPES.get(type(value), type(value).__name__)

@@ -83,17 +83,23 @@ def explain(facts: Facts) -> list[Because]:
     if found:
         return found
     waits = _since(facts, facts.ready_at)
-    more = "" if facts.ready_at and (facts.now - facts.ready_at).total_seconds() < SHORT else "; if it goes on, look into the workers' logs"
+    more = (
+        ""
+        if facts.ready_at and (facts.now - facts.ready_at).total_seconds() < SHORT
+        else "; if it goes on, look into the workers' logs"
+    )
     return [Because("next", f"Nothing is in its way: it has been ready for {waits} and is claimed by the next free slot{more}.")]
 
 
 def _running(facts: Facts) -> Iterator[Because]:
     who, since = facts.worker or "a worker that is no longer listed", _since(facts, facts.started_at)
     if facts.cancel_at is not None:
-        yield Because("cancelling", f"{facts.cancel_by} asked {_since(facts, facts.cancel_at)} ago that it stops; it ends with its attempt.")
+        yield Because(
+            "cancelling", f"{facts.cancel_by} asked {_since(facts, facts.cancel_at)} ago that it stops; it ends with its attempt."
+        )
     if not facts.worker_there:
         yield Because("worker_gone", f"It began {since} ago on {who}, which is gone; another worker takes it back within a lease."
-                      + ("" if facts.live else f" No worker lives: start one with `jobwell worker module:app`."))  # fmt: skip
+                      + ("" if facts.live else " No worker lives: start one with `jobwell worker module:app`."))  # fmt: skip
     else:
         yield Because("running", f"It runs: attempt {facts.attempt}, on {who}, for {since}. Nothing is to be done.")
 
@@ -122,7 +128,10 @@ def _later(facts: Facts) -> Iterator[Because]:
         late = "" if facts.live else " No worker lives that would make it ready: start one with `jobwell worker module:app`."
         yield Because("due", f"It has been due for {text(-rest)} and is made ready by the next round of any worker.{late}")
     elif facts.state == "retrying":
-        yield Because("retrying", f"Its next attempt is in {text(rest)}, at {_at(facts.run_at)}{after}. It has begun {facts.attempt} time(s).")
+        yield Because(
+            "retrying",
+            f"Its next attempt is in {text(rest)}, at {_at(facts.run_at)}{after}. It has begun {facts.attempt} time(s).",
+        )
     else:
         yield Because("not_due", f"It is not due yet: it becomes ready in {text(rest)}, at {_at(facts.run_at)}.")
 
@@ -130,9 +139,11 @@ def _later(facts: Facts) -> Iterator[Because]:
 def _hindered(facts: Facts) -> Iterator[Because]:
     if facts.deadline is not None and facts.deadline <= facts.now:
         passed = _since(facts, facts.deadline)
-        yield Because("deadline_passed", f"Its deadline passed {passed} ago; the next worker that claims it moves it to the quarantine.")
+        yield Because(
+            "deadline_passed", f"Its deadline passed {passed} ago; the next worker that claims it moves it to the quarantine."
+        )
     if facts.pause is not None:
-        what, name = (("All queues are", "'*'") if facts.pause == "*" else (f"The queue {facts.queue!r} is", facts.queue))
+        what, name = ("All queues are", "'*'") if facts.pause == "*" else (f"The queue {facts.queue!r} is", facts.queue)
         why = f" because: {facts.paused_why}" if facts.paused_why else ""
         ends = f" It resumes by itself at {_at(facts.paused_until)};" if facts.paused_until else ""
         yield Because("paused", f"{what} paused by {facts.paused_by}, for {_since(facts, facts.paused_at)}{why}.{ends}"
@@ -150,7 +161,7 @@ def _hindered(facts: Facts) -> Iterator[Because]:
 def _queued(facts: Facts) -> Iterator[Because]:
     if facts.holder is not None:
         since = _since(facts, facts.holder_started_at)
-        yield Because("lock_held", f"Its lock {facts.lock_key!r} is held by job {facts.holder}, which has been running for {since};"
+        yield Because("lock_held", f"Its lock {facts.lock_key!r} is held by job {facts.holder}, running for {since};"
                       " it starts when that one has ended.")  # fmt: skip
     if facts.knowing and facts.busy >= facts.slots:
         yield Because("slots_busy", f"All {facts.slots} slot(s) of the {facts.knowing} worker(s) that could run it are busy;"

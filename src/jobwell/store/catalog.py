@@ -23,9 +23,7 @@ def publish(statements: Statements, worker: UUID, specs: Mapping[str, str], *, r
         How many rows of the catalog were new, changed, or not seen for an hour.
     """
     names = sorted(specs)
-    rows = yield statements(
-        "catalog.publish", worker=worker, tasks=names, specs=[specs[name] for name in names], release=release
-    )
+    rows = yield statements("catalog.publish", worker=worker, tasks=names, specs=[specs[name] for name in names], release=release)
     return int(rows[0][0])
 
 

@@ -113,11 +113,21 @@ class Database:
         try:
             yield
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction) as error:
-            raise SchemaMismatch(
-                f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones; run `jobwell migrate`"
-            ) from error
+            lacks = f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones"
+            raise SchemaMismatch(self._moved() or f"{lacks}; run `jobwell migrate`") from error
         except (psycopg.OperationalError, PoolTimeout) as error:
             self._unreachable(error)
+
+    def _moved(self) -> str:
+        """Where the store went, if it was moved away; asked only after a statement found no tables."""
+        from jobwell.store import closing
+
+        try:
+            with psycopg.connect(**self.parameters("tool", patience=2.0), autocommit=True) as conn:
+                found = closing.marker(conn, self.settings.schema)
+        except psycopg.Error:
+            return ""
+        return found.sentence if found is not None else ""
 
     def _unreachable(self, error: Exception) -> NoReturn:
         said = str(error).strip().splitlines()

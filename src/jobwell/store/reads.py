@@ -51,7 +51,8 @@ class Filter:
         """What the lists of all places have in common."""
         return {
             "queue": self.queue, "task": self.task, "tenant": self.tenant, "before": self.before, "limit": self.limit,
-            "since": _moment(self.since, now), "until": _moment(self.until, now), "ids": None if self.ids is None else list(self.ids),
+            "since": _moment(self.since, now), "until": _moment(self.until, now),
+            "ids": None if self.ids is None else list(self.ids),
         }  # fmt: skip
 
 

@@ -73,7 +73,11 @@ class Prune:
         while PIECE in (await self._piece(self._upkeep.delete_old(seconds=self._retention)) or ()):
             if self._clock() > until:
                 return True
-        looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (0, 0, None)
+        looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (
+            0,
+            0,
+            None,
+        )
         self._walk = last or FIRST
         async with self._link.use() as conn:
             await arun(conn, self._upkeep.give_back(self._me))

@@ -162,7 +162,6 @@ class Move:
 
     def _copied(self, source: Conn, target: Conn) -> dict[str, int]:
         target.execute(self._target.statements["move.patience"])
-        self._make_days(source, target)
         counts: dict[str, int] = {}
         source.execute("begin isolation level repeatable read read only")
         try:
@@ -173,6 +172,7 @@ class Move:
                 name: set(columns) for name, columns in there.items()
             }:
                 raise StoreError("the tables of the two stores are not alike; run `jobwell migrate` on both. Nothing was changed")
+            self._make_days(source, target)
             target.execute(sql.SQL("delete from {}").format(sql.Identifier(self._schema, "store")))
             for table, columns in tables.items():
                 counts[table] = self._copy(source, target, table, columns)

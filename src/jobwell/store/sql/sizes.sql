@@ -3,7 +3,7 @@
 with part as (
   select c.oid, coalesce(p.relname, c.relname) as name from pg_class c
     left join pg_inherits i on i.inhrelid = c.oid left join pg_class p on p.oid = i.inhparent
-   where c.relnamespace = 'jobwell'::regnamespace and c.relkind = 'r')
+   where c.relnamespace = (select relnamespace from pg_class where oid = 'jobwell.store'::regclass) and c.relkind = 'r')
 select t.name, sum(case when s.n_live_tup > 0 then s.n_live_tup else greatest(c.reltuples, 0)::bigint end)::bigint as rows,
        sum(pg_total_relation_size(t.oid))::bigint as bytes, sum(pg_indexes_size(t.oid))::bigint as index_bytes,
        coalesce(sum(s.n_dead_tup), 0)::bigint as dead, max(greatest(s.last_vacuum, s.last_autovacuum)) as vacuumed_at

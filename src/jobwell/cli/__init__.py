@@ -63,7 +63,7 @@ class Commands(click.Group):
         """As click does, with the nearest name in the error."""
         import difflib
 
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             ctx.fail(f"there is no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)

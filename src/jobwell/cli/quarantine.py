@@ -66,7 +66,14 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
 @store_options
 @click.pass_context
 def show(ctx: click.Context, job: str, output: str, database_url: str | None, schema: str | None) -> Any:
-    """Everything about one failed JOB."""
+    r"""Everything about one failed JOB. The beginning of its id is enough.
+
+    \b
+    Examples:
+      jobwell quarantine show 019a22
+    \b
+    Exit codes: 3 no job's id begins so, or several do
+    """
     from jobwell.cli.jobs import show as show_job
 
     return ctx.invoke(show_job, job=job, output=output, database_url=database_url, schema=schema)
@@ -90,9 +97,17 @@ def retry(
     schema: str | None,
     **common: str | None,
 ) -> int:
-    """Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.
+    r"""Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.
 
     Name jobs by id, or choose by filters, or say --all; the exact number is shown and confirmed before anything happens.
+
+    \b
+    Examples:
+      jobwell quarantine retry 019a22 --by olga
+      jobwell quarantine retry --task hr.transfer --reason exhausted
+      jobwell quarantine retry --all --yes
+    \b
+    Exit codes: 2 not confirmed, because nobody can be asked · 3 none of the named jobs is there (any more)
     """
     from jobwell.actions import quarantine as actions
     from jobwell.cli.jobs import _id

@@ -1,7 +1,6 @@
 """A job by hand, from a URL alone or with the code; each wrong word is answered before anything is stored."""
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def got(app: App) -> list[Any]:
 
 
 @pytest.fixture
-def published(app: App, conn: Conn, got: list[Any]) -> Iterator[App]:
+def published(app: App, conn: Conn, got: list[Any]) -> App:
     """As if a worker had started and gone."""
 
     @app.task(name="hr.transfer", tenant="branch", lock=Lock("employee_id"), queue="bulk", priority=5)
@@ -52,7 +51,7 @@ def published(app: App, conn: Conn, got: list[Any]) -> Iterator[App]:
         worker, lease=60.0, pid=1, host="h", name="h/1", version="0", slots=1, queues=["default", "bulk", "special"]))  # fmt: skip
     specs = {spec.name: publish(spec) for spec in app.catalog}
     run(conn, catalog.publish(app.database.statements, worker, specs, release=jobwell.__version__))
-    yield app
+    return app
 
 
 def jobs(conn: Conn, app: App) -> list[tuple[Any, ...]]:

@@ -62,7 +62,7 @@ def test_every_list_in_every_form_on_an_empty_store(cli: Cli) -> None:
             if form == "json":
                 assert said.json is not None
             if form == "csv":
-                assert len(list(csv.reader(io.StringIO(said.out)))[0]) > 3
+                assert len(next(csv.reader(io.StringIO(said.out)))) > 3
         assert cli(*command, "-o", "xml").code == 2
 
 
@@ -149,7 +149,7 @@ def test_a_reader_that_leaves_is_no_failure(app: App, conn: Conn, tmp_path: Path
 @pytest.mark.parametrize(
     "locale", [{"LC_ALL": "C"}, {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
-@pytest.mark.parametrize("columns", ["200", "30", "1"])
+@pytest.mark.parametrize("columns", ["200", "1"])
 def test_any_locale_and_any_width(app: App, conn: Conn, tmp_path: Path, locale: dict[str, str], columns: str) -> None:
     good, _ = declare(app)
     good.using(tenant="Әлем 漢字").enqueue("x")

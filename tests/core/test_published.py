@@ -4,11 +4,12 @@ import datetime as dt
 import enum
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 from uuid import UUID
 
 import orjson
 import pytest
+from pydantic import Field
 
 from jobwell import App, DeclarationError, EnqueueError, InvalidArguments, Lock, NotFound, PayloadTooLarge
 from jobwell.core import job as jobs
@@ -218,3 +219,41 @@ def test_an_unknown_task_is_told_with_the_nearest() -> None:
     nobody = published.unknown("zzz", [])
     assert isinstance(nobody, NotFound)
     assert "start one" in str(nobody)
+
+
+class Odd:
+    """A class whose JSON schema cannot be made."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_a_type_without_a_schema_does_not_keep_a_worker_from_starting(app: App) -> None:
+    @app.task(name="odd")
+    async def odd(thing: Odd, n: int = 5, text: str = "x" * 5000, other: Any = Odd) -> None: ...
+
+    found = published.read("odd", published.publish(odd.spec))
+    assert found.schema is None
+    assert (found.parameters["n"].default, found.parameters["text"].default, found.parameters["other"].default) == (
+        "5",
+        None,
+        None,
+    )
+
+
+def test_a_schema_that_the_store_cannot_hold_is_left_out(app: App) -> None:
+    @app.task(name="nul")
+    async def nul(text: Annotated[str, Field(description="a \x00 in it")]) -> None: ...
+
+    @app.task(name="half")
+    async def half(text: Annotated[str, Field(description="\ud800")]) -> None: ...
+
+    for task_ in (nul, half):
+        assert published.read(task_.name, published.publish(task_.spec)).schema is None

@@ -26,6 +26,7 @@ from jobwell.core.task import TaskSpec, rank_of
 
 FORMAT = 1
 LARGEST_SCHEMA = 64 * 1024  # bytes: what a task with hundreds of fields has; a larger one is left out
+LARGEST_DEFAULT = 2048
 _JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
 
 
@@ -64,9 +65,6 @@ class Published:
 def publish(spec: TaskSpec) -> str:
     """A task's contract as JSON. The gate is text: readers of JSON lose digits of large numbers."""
     signature = spec.signature
-    schema = signature.json_schema()
-    if schema is not None and len(orjson.dumps(schema, default=str)) > LARGEST_SCHEMA:
-        schema = None
     parameters = {
         name: {
             "required": parameter.default is parameter.empty,
@@ -78,9 +76,9 @@ def publish(spec: TaskSpec) -> str:
     told = {
         "format": FORMAT, "queue": spec.queue, "priority": spec.priority, "rank": rank_of(spec.priority), "gate": str(spec.gate),
         "timeout": spec.timeout, "deadline": spec.deadline, "tenant": spec.tenant, "lock": spec.lock.by if spec.lock else (),
-        "executor": spec.executor, "owner": spec.owner, "parameters": parameters, "schema": schema,
+        "executor": spec.executor, "owner": spec.owner, "parameters": parameters, "schema": _schema(signature),
     }  # fmt: skip
-    return orjson.dumps(told, default=str).decode()
+    return orjson.dumps(told).decode()
 
 
 def read(task: str, spec: str) -> Published:
@@ -258,13 +256,26 @@ def _plain_types(hint: Any) -> tuple[str, ...]:
     return tuple(kind for kind in found if kind is not None) if None not in found else ()
 
 
+def _schema(signature: Signature) -> orjson.Fragment | None:
+    """The JSON schema, where it is one that the store can hold."""
+    schema = signature.json_schema()
+    if schema is None:
+        return None
+    try:
+        encoded = orjson.dumps(schema, default=str)
+    except TypeError:  # a text in it that is no Unicode
+        return None
+    return orjson.Fragment(encoded) if len(encoded) <= LARGEST_SCHEMA and b"\\u0000" not in encoded else None
+
+
 def _default(signature: Signature, value: Any, empty: Any) -> str | None:
     if value is empty:
         return None
     try:
-        return encode(value, signature.known).decode()
+        encoded = encode(value, signature.known).decode()
     except (InvalidArguments, DeclarationError):
         return None
+    return encoded if len(encoded) <= LARGEST_DEFAULT else None
 
 
 def _types(schema: Mapping[str, Any] | None) -> frozenset[str]:

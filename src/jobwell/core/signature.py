@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
@@ -98,11 +99,12 @@ class Signature:
 
     def json_schema(self) -> dict[str, Any] | None:
         """The arguments as JSON Schema; None where a type in them has none."""
-        from pydantic.errors import PydanticUserError
-
+        adapter = self._adapter
         try:
-            found: dict[str, Any] = self._adapter.json_schema()
-        except (PydanticUserError, ValueError, TypeError, LookupError, RecursionError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of defaults that JSON cannot hold: they are only left out
+                found: dict[str, Any] = adapter.json_schema()
+        except Exception:  # noqa: BLE001  a class of the user's may say how it looks in JSON, and fail in any way at that
             return None
         return found
 

@@ -185,11 +185,11 @@ class Worker:
 
     async def _register(self) -> None:
         host, database = socket.gethostname(), self._database
+        specs = {spec.name: publish(spec) for spec in self._app.catalog}  # before the lease begins: it may take a moment
         async with self._claims.use() as conn:
             await arun(conn, self._workers.register(
                 self.id, lease=self._settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
-            specs = {spec.name: publish(spec) for spec in self._app.catalog}
             await arun(conn, catalog.publish(database.statements, self.id, specs, release=jobwell.__version__))
 
     def _now(self) -> datetime:

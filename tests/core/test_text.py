@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobwell.core.text import clean, storable
+from jobwell.core.text import clean, storable, visible
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=300)  # lone surrogates and NUL included
 
@@ -52,3 +52,12 @@ def test_storable_means_utf8_without_nul(text: str) -> None:
     except UnicodeEncodeError:
         encodes = False
     assert storable(text) is encodes
+
+
+def test_what_a_terminal_would_obey_is_replaced() -> None:
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert visible("\x1b[2J\x9b2Jx\x07") == f"{mark}[2J{mark}2Jx{mark}"
+    assert visible("a\rb\r\nc\td\n") == f"a{mark}b\nc\td\n"
+    assert visible("user\u202etxt.exe\u2066") == f"user{mark}txt.exe{mark}"
+    assert visible("Ünïcode 漢字 \U0001f600") == "Ünïcode 漢字 \U0001f600"
+    assert visible("\ud800") == mark

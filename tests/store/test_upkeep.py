@@ -171,8 +171,8 @@ async def test_payloads_go_only_when_their_job_is_nowhere(upkeep: Upkeep, store:
         await hand.end(end, (jobs[name].id, hand.claim_id))
     store.put([jobs["live"], jobs["waits"]])
     store.conn.execute("delete from finished where id = %s", [jobs["gone"].id])
-    looked, last = upkeep("delete_payloads", after=FIRST, seconds=-60.0)
-    assert (looked, last) == (7, max(job.id for job in jobs.values()))
+    looked, deleted, last = upkeep("delete_payloads", after=FIRST, seconds=-60.0)
+    assert (looked, deleted, last) == (7, 1, max(job.id for job in jobs.values()))
     assert {row[0] for row in store.ask("select id from payloads")} == {job.id for name, job in jobs.items() if name != "gone"}
 
 
@@ -182,7 +182,7 @@ def test_the_walk_over_payloads_goes_on_where_it_stopped(upkeep: Upkeep, store: 
     )
     after, looks = FIRST, []
     while True:
-        looked, last = upkeep("delete_payloads", after=after, seconds=-60.0)
+        looked, _, last = upkeep("delete_payloads", after=after, seconds=-60.0)
         looks.append(looked)
         if not looked:
             break
@@ -196,8 +196,7 @@ def test_young_payloads_are_not_looked_at(upkeep: Upkeep, store: Store) -> None:
     old, young = UUID(int=5), new_id()
     for job in (old, young):
         store.conn.execute("insert into payloads values (%s, '1')", [job])
-    looked, last = upkeep("delete_payloads", after=FIRST, seconds=60.0)
-    assert (looked, last) == (1, old)
+    assert upkeep("delete_payloads", after=FIRST, seconds=60.0) == (1, 1, old)
     assert store.ask("select id from payloads") == [(young,)]
 
 
@@ -205,6 +204,6 @@ def test_the_database_says_which_are_young(upkeep: Upkeep, store: Store, travel:
     job = new_id()
     store.conn.execute("insert into payloads values (%s, '1')", [job])
     travel("-1 hour")
-    assert upkeep("delete_payloads", after=FIRST, seconds=0.0) == (0, None)
+    assert upkeep("delete_payloads", after=FIRST, seconds=0.0) == (0, 0, None)
     travel("1 hour")
-    assert upkeep("delete_payloads", after=FIRST, seconds=3500.0) == (1, job)
+    assert upkeep("delete_payloads", after=FIRST, seconds=3500.0) == (1, 1, job)

@@ -140,3 +140,37 @@ def waiting(conn: "Connection[Any]", schema: str) -> bool:
     query = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'jobwell finish' and query like %s"
     row = conn.execute(query, [f"%{schema}%"]).fetchone()
     return bool(row and row[0])
+
+
+PUT = (
+    "insert into finished (id, finished_at, enqueued_at, run_at, rank, attempt, failures, bytes, queue, task, state, tenant)"
+    " select gen_random_uuid(), now() - interval '30 days', now(), now(), 1, 1, 0, 2, 'q', 't', 'succeeded', '' from generate_series(1, %s)"
+)
+
+
+async def test_only_the_holder_of_the_lease_prunes(bare: Desk, prune: Prune) -> None:
+    bare.conn.execute(PUT, [10])
+    bare.conn.execute(
+        "insert into upkeep (name, holder, who, until) values ('prune', gen_random_uuid(), 'olga', now() + interval '1 minute')"
+    )
+    assert await prune.tick() == EVERY
+    assert bare.one("select count(*) from finished") == 10
+    assert len(days(bare)) == 8  # the days ahead are made by anybody
+    bare.conn.execute("update upkeep set until = now() - interval '1 second'")
+    await prune.tick()
+    assert bare.one("select count(*) from finished") == 0
+    assert bare.one("select count(*) from upkeep") == 0  # given back
+
+
+async def test_a_round_has_a_time_and_the_next_comes_soon(bare: Desk, app: App) -> None:
+    bare.conn.execute(PUT, [3500])
+    clock = iter(range(0, 10_000, 100))
+    link = Link(app.database, "test")
+    statements = app.database.statements
+    hasty = Prune(UpkeepVerbs(statements), WorkerVerbs(statements), link, 5 * DAY, clock=lambda: float(next(clock)))
+    rests, left = [], []
+    for _ in range(4):
+        rests.append(await hasty.tick())
+        left.append(bare.one("select count(*) from finished"))
+    assert (rests, left) == ([1.0, 1.0, 1.0, EVERY], [2500, 1500, 500, 0])
+    await link.close()

@@ -1,28 +1,37 @@
 """The command line. Commands are imported when they are called, so that `--help` is quick."""
 
 import importlib
+import io
+import os
 import sys
 
 import click
 
 from jobwell.core import errors
+from jobwell.core.text import visible
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 failed · 2 wrong usage · 3 not found · 4 not possible in this state
-            75 the database cannot be reached, try again · 78 a setting, the app or the tables are wrong"""
+            75 the database cannot be reached, try again · 78 a setting, the app or the tables are wrong
+            130 stopped by Ctrl-C
+All commands with examples: docs/cli.md"""
 
 _COMMANDS = {
     "actions": "actions:actions",
     "bench": "bench:bench",
+    "completion": "completion:completion",
     "demo": "demo:demo",
     "doctor": "doctor:doctor",
     "jobs": "jobs:jobs",
     "migrate": "migrate:migrate",
+    "move": "move:move",
     "quarantine": "quarantine:quarantine",
     "queues": "queues:queues",
     "status": "status:status",
+    "store": "store:store",
     "up": "worker:up",
     "worker": "worker:worker",
+    "workers": "workers:workers",
 }
 
 _CODES: tuple[tuple[type[errors.JobwellError], int], ...] = (
@@ -56,7 +65,7 @@ class Commands(click.Group):
         """As click does, with the nearest name in the error."""
         import difflib
 
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             ctx.fail(f"there is no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
@@ -75,18 +84,24 @@ def root() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have becomes '?', and is no reason to stop
+            stream.reconfigure(errors="replace")
     try:
         code = root.main(args=arguments, prog_name="jobwell", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(visible(said.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except errors.JobwellError as error:
-        click.echo(f"jobwell: {error.message}", err=True)
+        click.echo(f"jobwell: {visible(error.message)}", err=True)
         sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
-    except BrokenPipeError:  # `jobwell jobs list | head`
-        sys.stdout = None
+    except BrokenPipeError:  # `jobwell jobs list | head`: what is left to say goes nowhere, and that is no failure
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)

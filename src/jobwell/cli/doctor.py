@@ -13,7 +13,17 @@ from jobwell.cli.output import console, facts, json_out, output_option, store_op
 @output_option
 @store_options
 def doctor(output: str, database_url: str | None, schema: str | None) -> int:
-    """Each setting and where it came from, the server, and what is wrong, in words. Exit code 1 when something is."""
+    r"""Each setting and where it came from, the server, and what is wrong, in words.
+
+    Needs nothing: it also says that no database is set. Passwords are masked.
+
+    \b
+    Examples:
+      jobwell doctor
+      jobwell doctor -o json | jq .wrong
+    \b
+    Exit codes: 1 something is wrong; hints alone leave it at 0
+    """
     settings = setting.load({"database_url": database_url, "schema": schema})
     rows = [dict(zip(("setting", "value", "from", "what"), row, strict=True)) for row in settings.described()]
     server: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """`jobwell jobs …`."""
 
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -8,15 +9,49 @@ import orjson
 
 from jobwell import settings as setting
 from jobwell.cli import job_actions
-from jobwell.cli.output import age, console, facts, json_out, output_option, store_options, table
+from jobwell.cli.enqueue import enqueue
+from jobwell.cli.output import age, console, csv_out, facts, json_out, output_option, rows_option, say, store_options, table
+from jobwell.cli.quarantine import REASONS
+from jobwell.cli.why import why
 
 FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
 STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
+COLUMNS = ("id", "state", "task", "queue", "priority", "tenant", "attempt", "enqueued_at", "note")
+
+
+class Moment(click.ParamType[datetime | timedelta]):
+    """A moment: a duration back from now, or an ISO date and time."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | timedelta:
+        """Read it; a time without a zone is UTC, as the lists show it."""
+        from datetime import UTC
+
+        from jobwell.core.duration import seconds
+        from jobwell.core.errors import DeclarationError
+
+        if isinstance(value, datetime | timedelta):
+            return value
+        try:
+            if str(value)[:4].isdigit() and "-" in value:
+                found = datetime.fromisoformat(value)
+                return found if found.tzinfo else found.replace(tzinfo=UTC)
+            return timedelta(seconds=seconds(value))
+        except (ValueError, DeclarationError):
+            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
+
+
+MOMENT = Moment()
 
 
 @click.group()
 def jobs() -> None:
-    """Look at jobs. Needs only a URL."""
+    """Look at jobs, ask why one does not run, and enqueue one by hand. Needs only a URL."""
+
+
+jobs.add_command(enqueue)
+jobs.add_command(why)
 
 
 jobs.add_command(job_actions.cancel)
@@ -28,22 +63,40 @@ jobs.add_command(job_actions.retry)
 @click.option("--queue")
 @click.option("--task")
 @click.option("--tenant")
+@click.option("--reason", type=REASONS, help="Failed for this reason.")
+@click.option("--fingerprint", help="Failed in the same way: as `quarantine list -o json` shows it.")
+@click.option("--since", type=MOMENT, help="Enqueued at or after: 2h (back from now), 2030-01-31, 2030-01-31T08:00+05:00.")
+@click.option("--until", type=MOMENT, help="Enqueued before.")
+@click.option("--id", "ids", multiple=True, metavar="JOB", help="This job; give it again for more. Its beginning is enough.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--before", type=click.UUID, help="Older than this job: the next page.")
-@output_option
+@rows_option
 @store_options
-def list_jobs(output: str, database_url: str | None, schema: str | None, **wanted: Any) -> int:
-    """List jobs wherever they stand, newest first."""
+def list_jobs(output: str, database_url: str | None, schema: str | None, ids: tuple[str, ...], **wanted: Any) -> int:
+    r"""List jobs wherever they stand, newest first. All filters given must fit.
+
+    Where there are more than --limit, the last line on stderr says how to go on.
+
+    \b
+    Examples:
+      jobwell jobs list --state ready --queue bulk --tenant north
+      jobwell jobs list --reason exhausted --since 2h -o csv > failed.csv
+    """
     from jobwell.store import reads
     from jobwell.store.database import Database
+    from jobwell.store.statements import run
 
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
-    rows = database.run(reads.jobs(database.statements, reads.Filter(**wanted)))
+    with database.connect("jobs") as conn, database.telling():
+        chosen = [_id(conn, database, job) for job in ids] if ids else None
+        rows = run(conn, reads.jobs(database.statements, reads.Filter(ids=chosen, **wanted)))
     if output == "json":
         json_out(rows)
-        return 0
-    table("", rows, ("id", "state", "task", "queue", "priority", "tenant", "attempt", "enqueued_at", "note"), "no jobs")
-    if len(rows) == wanted["limit"]:
+    elif output == "csv":
+        csv_out(rows, reads.LIST_COLUMNS)
+    else:
+        table("", rows, COLUMNS, "no jobs")
+    if output != "json" and len(rows) == wanted["limit"]:
         click.echo(f"… more: --before {rows[-1]['id']}", err=True)
     return 0
 
@@ -53,7 +106,15 @@ def list_jobs(output: str, database_url: str | None, schema: str | None, **wante
 @output_option
 @store_options
 def show(job: str, output: str, database_url: str | None, schema: str | None) -> int:
-    """Everything about one JOB: its arguments, its attempts, and why it failed. The beginning of its id is enough."""
+    r"""Everything about one JOB: its arguments, its attempts, and why it failed. The beginning of its id is enough.
+
+    \b
+    Examples:
+      jobwell jobs show 019a22
+      jobwell jobs show 019a22 -o json | jq .args
+    \b
+    Exit codes: 3 no job's id begins so, or several do
+    """
     from jobwell.store import reads
     from jobwell.store.database import Database
     from jobwell.store.statements import run
@@ -100,7 +161,7 @@ def _print(found: dict[str, Any]) -> None:
         columns = ("attempt", "outcome", "error_type", "message", "started_at", "ended_at", "next_at", "note")
         table("Attempts that did not simply succeed", attempts, columns, "")
     if trace:
-        click.echo(f"\n{trace}")
+        say(f"\n{trace}")
 
 
 def _cut(text: str | None) -> str | None:

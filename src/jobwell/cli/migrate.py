@@ -12,9 +12,18 @@ from jobwell.cli.output import json_out, output_option, store_options
 @output_option
 @store_options
 def migrate(plan: bool, as_sql: bool, output: str, database_url: str | None, schema: str | None) -> int:
-    """Bring the tables up to this release.
+    r"""Bring the tables up to this release. Run it before anything of a new release is started.
 
-    Safe from many processes at once and after an interruption: each step is one transaction with its record.
+    Safe from many processes at once and after an interruption: each step is one transaction with its record. Needs the right
+    to create the schema, or to create tables in it where a DBA has made it.
+
+    \b
+    Examples:
+      jobwell migrate --plan
+      jobwell migrate
+      jobwell migrate --sql > for-the-dba.sql
+    \b
+    Exit codes: 78 the tables are newer than this release, or the store was moved away
     """
     from jobwell.store import migrations
     from jobwell.store.database import Database

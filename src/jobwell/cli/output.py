@@ -1,5 +1,6 @@
-"""What commands print: a table for people, JSON for programs."""
+"""What commands print: a table for people, JSON and CSV for programs."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -8,9 +9,13 @@ from uuid import UUID
 
 import click
 
+from jobwell.core.text import visible
+
 FORMATS = click.Choice(["table", "json"])
+ROW_FORMATS = click.Choice(["table", "json", "csv"])
 
 output_option = click.option("-o", "--output", type=FORMATS, default="table", show_default=True, help="How to print.")
+rows_option = click.option("-o", "--output", type=ROW_FORMATS, default="table", show_default=True, help="How to print.")
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,11 +33,57 @@ def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--by", metavar="WHO", help="Who acts, for the audit (default: the user of the system).")(command)
 
 
+# --- for programs ----------------------------------------------------------------------------------------------------
+
+# JSON escapes what stands below a space by itself; the rest of what a terminal obeys is escaped here: it stands in texts only.
+_RAW = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
 def json_out(value: Any) -> None:
-    """Print one JSON value."""
+    """Print one JSON value, in UTF-8 whatever the locale says."""
     import orjson
 
-    click.echo(orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
+    text = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+    click.echo(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode())
+
+
+def csv_out(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print CSV by RFC 4180, with a line of names, in UTF-8; times are ISO 8601 in UTC.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front. Numbers and times are left alone.
+    """
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(column)) for column in columns])
+    click.echo(text.getvalue().encode(), nl=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | UUID | date):
+        return str(value)
+    text = visible(",".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, UUID | date | datetime):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
 
 
 def table(title: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str], empty: str) -> None:
@@ -61,19 +112,28 @@ def facts(rows: Iterable[tuple[str, Any]]) -> None:
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in rows:
-        made.add_row(name, Text(shown(value), _colour(name, value)))
+        made.add_row(Text(visible(name)), Text(shown(value), _colour(name, value)))
     console().print(made)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a sentence that may hold what a job or a person gave us."""
+    click.echo(visible(text), err=err)
 
 
 def console() -> Any:
     """A console as wide as the terminal; wide enough not to fold on a pipe."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False, highlight=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:  # its own would end with 1; `main` knows that a reader who leaves is no failure
+            raise BrokenPipeError
+
+    return Plain(width=None if sys.stdout.isatty() else 200, soft_wrap=False, highlight=False)
 
 
 def shown(value: Any) -> str:
-    """A value for people."""
+    """A value for people, without what a terminal would obey."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -81,8 +141,8 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+        return visible(", ".join(map(str, value)))
+    return visible(str(value))
 
 
 def age(value: float | None) -> str:
@@ -90,6 +150,15 @@ def age(value: float | None) -> str:
     from jobwell.core.duration import text
 
     return "" if value is None else text(max(0.0, value))
+
+
+def size(value: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1024 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError(value)
 
 
 _COLOURS = {
@@ -100,9 +169,3 @@ _COLOURS = {
 
 def _colour(column: str, value: Any) -> str:
     return _COLOURS.get(str(value), "") if column in ("state", "outcome") else ""
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, UUID | date | datetime):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -6,7 +6,7 @@ import click
 
 from jobwell import settings as setting
 from jobwell.cli.acting import act, common_options
-from jobwell.cli.output import json_out, output_option, store_options, table
+from jobwell.cli.output import csv_out, json_out, output_option, rows_option, store_options, table
 
 REASONS = click.Choice(["rejected", "exhausted", "deadline", "crashed", "lost", "held", "unsupported", "invalid"])
 
@@ -31,10 +31,16 @@ def quarantine() -> None:
 @_filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--before", type=click.UUID, help="Older than this job: the next page.")
-@output_option
+@rows_option
 @store_options
 def list_quarantine(output: str, database_url: str | None, schema: str | None, **wanted: Any) -> int:
-    """List failed jobs, newest first."""
+    r"""List failed jobs, newest first. All filters given must fit.
+
+    \b
+    Examples:
+      jobwell quarantine list --reason exhausted --task hr.transfer
+      jobwell quarantine list -o csv > failed.csv
+    """
     from jobwell.store import reads
     from jobwell.store.database import Database
 
@@ -42,6 +48,9 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
     rows = database.run(reads.quarantine(database.statements, reads.Filter(**wanted)))
     if output == "json":
         json_out(rows)
+        return 0
+    if output == "csv":
+        csv_out(rows, reads.QUARANTINE_COLUMNS)
         return 0
     columns = ("id", "reason", "task", "tenant", "code", "error_type", "message", "ended_at")
     filtered = any(wanted[name] for name in ("reason", "queue", "task", "tenant"))
@@ -57,7 +66,14 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
 @store_options
 @click.pass_context
 def show(ctx: click.Context, job: str, output: str, database_url: str | None, schema: str | None) -> Any:
-    """Everything about one failed JOB."""
+    r"""Everything about one failed JOB. The beginning of its id is enough.
+
+    \b
+    Examples:
+      jobwell quarantine show 019a22
+    \b
+    Exit codes: 3 no job's id begins so, or several do
+    """
     from jobwell.cli.jobs import show as show_job
 
     return ctx.invoke(show_job, job=job, output=output, database_url=database_url, schema=schema)

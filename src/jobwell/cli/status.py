@@ -1,18 +1,28 @@
 """`jobwell status`."""
 
+from typing import Any
+
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, console, json_out, output_option, store_options, table
+from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table
+
+CSV_COLUMNS = ("queue", "ready", "oldest_seconds", "paused_at", "paused_by", "paused_why", "paused_until")
 
 
 @click.command()
-@output_option
+@rows_option
 @store_options
 def status(output: str, database_url: str | None, schema: str | None) -> int:
-    """What waits, runs and has failed; which workers live. Needs only a URL.
+    r"""What waits, runs and has failed; which queues are paused; which workers live. Needs only a URL.
 
-    Counts stop at 100,000 and are shown with a '+' then.
+    Counts stop at 100,000 and are shown with a '+' then. CSV has one row for each queue.
+
+    \b
+    Examples:
+      jobwell status
+      jobwell status -o json | jq .states.ready
+      watch jobwell status
     """
     from jobwell.core.task import STANDARD_QUEUES
     from jobwell.store import reads
@@ -24,24 +34,59 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
     with database.connect("status") as conn, database.telling():
         found = run(conn, reads.overview(database.statements, STANDARD_QUEUES))
         workers = run(conn, WorkerVerbs(database.statements).all())
+    paused = {row["queue"]: row for row in found["paused"]}
     if output == "json":
         json_out({**found, "workers": workers})
-        return 0
+    elif output == "csv":
+        csv_out(
+            [row | (paused.get(row["queue"]) or paused.get("*") or {}) | {"queue": row["queue"]} for row in _queues(found)],
+            CSV_COLUMNS,
+        )
+    else:
+        _print(found, paused, workers)
+    return 0
+
+
+def _queues(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The queues that hold jobs, and those that are paused and hold none."""
+    rows: list[dict[str, Any]] = list(found["queues"])
+    there = {row["queue"] for row in rows} | {"*"}
+    return rows + [
+        {"queue": row["queue"], "ready": 0, "oldest_seconds": None} for row in found["paused"] if row["queue"] not in there
+    ]
+
+
+def _print(found: dict[str, Any], paused: dict[str, Any], workers: list[dict[str, Any]]) -> None:
+    from jobwell.core.task import STANDARD_QUEUES
+
     states = "   ".join(f"{name} {_capped(count)}" for name, count in found["states"].items())
     console().print(states, "\n", sep="")
     rows = [
-        {"queue": row["queue"], "ready": _capped(row["ready"]), "oldest waits": age(row["oldest_seconds"])}
-        for row in found["queues"] if row["ready"] or row["queue"] in STANDARD_QUEUES
+        {
+            "queue": row["queue"], "ready": _capped(row["ready"]), "oldest waits": age(row["oldest_seconds"]),
+            "paused": _paused(paused.get(row["queue"])),
+        }
+        for row in _queues(found) if row["ready"] or row["queue"] in STANDARD_QUEUES or row["queue"] in paused
     ]  # fmt: skip
-    table("Queues", rows, ("queue", "ready", "oldest waits"), "no queues")
+    columns = ("queue", "ready", "oldest waits", *(("paused",) if paused.keys() - {"*"} else ()))
+    table("Queues", rows, columns, "no queues")
+    if "*" in paused:
+        say(f"\nAll queues are paused {_paused(paused['*'])}; `jobwell queues resume '*'` lets them go on.")
     console().print()
     for row in workers:
         row.update(up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}")
-    columns = ("name", "state", "busy", "queues", "up", "silent", "wakeups", "version")
-    table("Workers", workers, columns, "No worker lives: nothing will run.")
+    shown_columns = ("name", "state", "busy", "queues", "up", "silent", "wakeups", "version")
+    table("Workers", workers, shown_columns, "No worker lives: nothing will run.")
     if not any(row["state"] == "live" for row in workers) and found["states"]["ready"]:
         click.echo("\nJobs wait and no worker lives; start one with `jobwell worker module:app`.", err=True)
-    return 0
+
+
+def _paused(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    why = f": {row['paused_why']}" if row["paused_why"] else ""
+    until = f", until {shown(row['paused_until'])}" if row["paused_until"] else ""
+    return f"by {row['paused_by']} since {shown(row['paused_at'])}{until}{why}"
 
 
 def _capped(count: int) -> str:

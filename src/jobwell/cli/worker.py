@@ -54,10 +54,17 @@ def worker(
     database_url: str | None,
     schema: str | None,
 ) -> int:
-    """Work: claim jobs of APP (module:attribute) and run them, until SIGTERM or Ctrl-C.
+    r"""Work: claim jobs of APP (module:attribute) and run them, until SIGTERM or Ctrl-C.
 
     A supervisor starts the processes and starts again those that die. The first SIGTERM stops claiming and gives running
     jobs the grace to end; what has not ended is handed back without spending an attempt. The second one ends the grace.
+
+    \b
+    Examples:
+      jobwell worker shop.jobs:app
+      jobwell worker shop.jobs:app --processes 2 --slots 50 --queues critical,default
+    \b
+    Exit codes: 0 drained · 1 a part of it failed for good · 3 the lease was lost · 78 a setting, the app or the tables are wrong
     """
     given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues}
     if child is not None:  # a password does not belong into a command line that everyone can see
@@ -113,9 +120,13 @@ def _target(settings: setting.Settings) -> str:
 def up(
     ctx: click.Context, app: str | None, processes: int | None, slots: int | None, database_url: str | None, schema: str | None
 ) -> Any:
-    """Everything at once, for development: migrate, then work.
+    r"""Everything at once, for development: migrate, then work.
 
     Without a database URL the embedded server is used, with its data in .jobwell/ beside the project.
+
+    \b
+    Examples:
+      jobwell up shop.jobs:app
     """
     from jobwell.store import migrations
     from jobwell.store.database import Database

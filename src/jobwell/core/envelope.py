@@ -279,3 +279,4 @@ _DECODERS: dict[str, Callable[[dict[str, Any], Known], Any]] = {
     "$flag": _read_flag,
     "$data": _read_data,
 }
+TAGS = frozenset(_DECODERS)

@@ -68,11 +68,7 @@ def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options:
     named = spec.signature.bind(args, kwargs)
     encoded = spec.signature.encode(named)
     size = len(encoded)
-    if size > payload_limit:
-        raise PayloadTooLarge(
-            f"{spec.name}: the arguments take {size:,} bytes, the limit is {payload_limit:,}; nothing was enqueued."
-            " Store the data where it belongs and pass its id, path or URL"
-        )
+    check_size(spec.name, size, payload_limit)
     delay, run_at, rank, deadline = 0.0, None, 100 - spec.priority, spec.deadline
     tenant = _tenant(spec, named, options) if spec.tenant or options.tenant is not None else ""
     if options is not PLAIN:
@@ -123,22 +119,48 @@ def lock_key(spec: TaskSpec, named: Mapping[str, Any]) -> str:
     if spec.lock is None:
         return ""
     values = {name: spec.signature.value_of(named, name) for name in sorted(spec.lock.by)}
-    encoded = orjson.dumps(orjson.loads(spec.signature.encode(values)), option=orjson.OPT_SORT_KEYS)
+    return key_of(spec.name, spec.signature.encode(values))
+
+
+def key_of(task: str, encoded: bytes) -> str:
+    """The lock key of encoded values, whatever the order of their names."""
+    encoded = orjson.dumps(orjson.loads(encoded), option=orjson.OPT_SORT_KEYS)
     if len(encoded) <= 64:
-        return f"{spec.name}:{encoded.decode()}"
-    return f"{spec.name}:{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
+        return f"{task}:{encoded.decode()}"
+    return f"{task}:{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
+
+
+def tenant_of(task: str, value: Any, where: str) -> str:
+    """The name of a tenant.
+
+    Raises:
+        InvalidArguments: it is too long, or cannot be stored.
+    """
+    if value is None:
+        return ""
+    tenant = value if isinstance(value, str) else str(value)
+    if len(tenant) > LONGEST_TENANT:
+        raise InvalidArguments(f"{task}: {where}: a tenant's name has at most {LONGEST_TENANT} characters", where)
+    if not storable(tenant) or "\U0010ffff" in tenant:
+        raise InvalidArguments(f"{task}: {where}: the tenant's name holds a character that cannot be stored", where)
+    return tenant
+
+
+def check_size(task: str, size: int, payload_limit: int) -> None:
+    """Refuse arguments above the limit.
+
+    Raises:
+        PayloadTooLarge: with both figures.
+    """
+    if size > payload_limit:
+        raise PayloadTooLarge(
+            f"{task}: the arguments take {size:,} bytes, the limit is {payload_limit:,}; nothing was enqueued."
+            " Store the data where it belongs and pass its id, path or URL"
+        )
 
 
 def _tenant(spec: TaskSpec, named: Mapping[str, Any], options: Options) -> str:
     value = options.tenant
     if value is None and spec.tenant:
         value = spec.signature.value_of(named, spec.tenant)
-    if value is None:
-        return ""
-    tenant = value if isinstance(value, str) else str(value)
-    where = spec.tenant or "tenant"
-    if len(tenant) > LONGEST_TENANT:
-        raise InvalidArguments(f"{spec.name}: {where}: a tenant's name has at most {LONGEST_TENANT} characters", where)
-    if not storable(tenant) or "\U0010ffff" in tenant:
-        raise InvalidArguments(f"{spec.name}: {where}: the tenant's name holds a character that cannot be stored", where)
-    return tenant
+    return tenant_of(spec.name, value, spec.tenant or "tenant")

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
@@ -68,7 +69,7 @@ class Signature:
         return {class_name(cls): cls for cls, named in found.items() if named}
 
     @cached_property
-    def _validator(self) -> Any:
+    def _adapter(self) -> Any:
         from pydantic import ConfigDict, TypeAdapter
         from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
         from typing_extensions import TypedDict  # typing.TypedDict does not do for pydantic below Python 3.12
@@ -90,7 +91,22 @@ class Signature:
                 f"task {self.name}: a parameter has a type that cannot be stored; pass an id or plain values instead."
                 f" ({str(error).splitlines()[0]})"
             ) from error
-        return adapter.validator
+        return adapter
+
+    @cached_property
+    def _validator(self) -> Any:
+        return self._adapter.validator
+
+    def json_schema(self) -> dict[str, Any] | None:
+        """The arguments as JSON Schema; None where a type in them has none."""
+        adapter = self._adapter
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of defaults that JSON cannot hold: they are only left out
+                found: dict[str, Any] = adapter.json_schema()
+        except Exception:  # noqa: BLE001  a class of the user's may say how it looks in JSON, and fail in any way at that
+            return None
+        return found
 
     def check(self) -> None:
         """Resolve and build everything now.

@@ -30,3 +30,12 @@ def storable(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# What a terminal obeys: control characters except tab and line feed, and the marks that turn the direction of writing round.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(value: str) -> str:
+    """The text for a terminal: what would steer it, or hide what stands there, is replaced. Line feeds and tabs stay."""
+    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", value.replace("\r\n", "\n"))

@@ -169,11 +169,21 @@ class Database:
         try:
             yield
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction) as error:
-            raise SchemaMismatch(
-                f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones; run `jobwell migrate`"
-            ) from error
+            lacks = f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones"
+            raise SchemaMismatch(self._moved() or f"{lacks}; run `jobwell migrate`") from error
         except psycopg.OperationalError as error:
             self._unreachable(error, sent=sent)
+
+    def _moved(self) -> str:
+        """Where the store went, if it was moved away; asked only after a statement found no tables."""
+        from jobwell.store import closing
+
+        try:
+            with psycopg.connect(**self.parameters("tool", patience=2.0), autocommit=True) as conn:
+                found = closing.marker(conn, self.settings.schema)
+        except psycopg.Error:
+            return ""
+        return found.sentence if found is not None else ""
 
     def _unreachable(self, error: psycopg.Error, *, sent: bool) -> NoReturn:
         said = str(error).strip().splitlines()
@@ -216,3 +226,8 @@ def is_lost(error: BaseException) -> bool:
     """Whether an error says that the connection or the server is gone, so that the answer to a statement is not known."""
     # A server that turned read-only is one to leave: behind its name there is another primary now, or soon.
     return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction | OSError)
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether an error says that somebody else has what was asked for, and did not give it back in time."""
+    return isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from psycopg import Connection, sql
 
 from jobwell.core.errors import SchemaMismatch, StoreError
+from jobwell.store import closing
 from jobwell.store.database import OLDEST_SERVER, Database
 from jobwell.store.statements import run, within
 from jobwell.store.upkeep import UpkeepVerbs
@@ -71,11 +72,15 @@ def plan(conn: "Connection[Any]", schema: str) -> list[Step]:
     """What `migrate` would run on this server.
 
     Raises:
-        SchemaMismatch: the tables belong to a newer release, or a migration that has run was changed afterwards.
+        SchemaMismatch: the tables belong to a newer release, a migration that has run was changed afterwards, or the store was
+            moved away.
         StoreError: the server is too old.
     """
     if conn.info.server_version < OLDEST_SERVER:
         raise StoreError(f"this server is PostgreSQL {conn.info.server_version // 10000}; Jobwell needs 15 or newer")
+    closed = closing.marker(conn, schema)
+    if closed is not None:
+        raise SchemaMismatch(closed.sentence)
     done = _recorded(conn, schema)
     newer = sorted(name for kind, name in done if kind == "migration" and int(name.split("_", 1)[0]) > NEWEST)
     if newer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ ONE_COLUMNS = (
     "postponements", "bytes", "enqueued_at", "run_at", "started_at", "ended_at", "deadline", "worker",
     "reason", "code", "error_type", "message", "traceback", "note", "args", "meta", "result",
 )  # fmt: skip
+PAUSE_COLUMNS = ("queue", "paused_at", "paused_by", "paused_why", "paused_until")
 ATTEMPT_COLUMNS = (
     "attempt", "outcome", "kind", "error_type", "message", "traceback", "started_at", "ended_at", "next_at", "worker", "note",
 )  # fmt: skip
@@ -26,40 +28,68 @@ ATTEMPT_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which jobs; None means all."""
+    """Which jobs; None means all.
+
+    Attributes:
+        reason, fingerprint: of failed jobs only.
+        since, until: enqueued at or after, and before; a timedelta counts back from the database's time.
+    """
 
     state: str | None = None
     queue: str | None = None
     task: str | None = None
     tenant: str | None = None
     reason: str | None = None
+    fingerprint: str | None = None
+    since: datetime | timedelta | None = None
+    until: datetime | timedelta | None = None
+    ids: Sequence[UUID] | None = None
     before: UUID | None = None
     limit: int = 50
+
+    def parameters(self, now: datetime | None) -> dict[str, Any]:
+        """What the lists of all places have in common."""
+        return {
+            "queue": self.queue, "task": self.task, "tenant": self.tenant, "before": self.before, "limit": self.limit,
+            "since": _moment(self.since, now), "until": _moment(self.until, now),
+            "ids": None if self.ids is None else list(self.ids),
+        }  # fmt: skip
 
 
 def jobs(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]]:
     """Jobs wherever they stand, newest first."""
-    common = {"queue": wanted.queue, "task": wanted.task, "tenant": wanted.tenant, "before": wanted.before, "limit": wanted.limit}
+    common = wanted.parameters((yield from _now(statements, wanted)))
     found: list[dict[str, Any]] = []
-    if wanted.state not in ("succeeded", "cancelled", "failed"):
+    only_failed = wanted.reason is not None or wanted.fingerprint is not None
+    if wanted.state not in ("succeeded", "cancelled", "failed") and not only_failed:
         rows = yield statements("reads.list_live", state=wanted.state, **common)
         found += _named(LIST_COLUMNS, rows)
-    if wanted.state in (None, "succeeded", "cancelled"):
+    if wanted.state in (None, "succeeded", "cancelled") and not only_failed:
         rows = yield statements("reads.list_finished", state=wanted.state, **common)
         found += _named(LIST_COLUMNS, rows)
     if wanted.state in (None, "failed"):
-        rows = yield statements("reads.list_quarantine", reason=None, **common)
+        rows = yield statements("reads.list_quarantine", reason=wanted.reason, fingerprint=wanted.fingerprint, **common)
         found += _named(LIST_COLUMNS, [row[:13] for row in rows])
     return sorted(found, key=lambda row: row["id"], reverse=True)[: wanted.limit]
 
 
 def quarantine(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]]:
     """Failed jobs, newest first."""
-    rows = yield statements(
-        "reads.list_quarantine", reason=wanted.reason, queue=wanted.queue, task=wanted.task, tenant=wanted.tenant,
-        before=wanted.before, limit=wanted.limit,
-    )  # fmt: skip
+    common = wanted.parameters((yield from _now(statements, wanted)))
+    rows = yield statements("reads.list_quarantine", reason=wanted.reason, fingerprint=wanted.fingerprint, **common)
     return _named(QUARANTINE_COLUMNS, rows)
+
+
+def _now(statements: Statements, wanted: Filter) -> Program[datetime | None]:
+    if not isinstance(wanted.since, timedelta) and not isinstance(wanted.until, timedelta):
+        return None
+    rows = yield statements("jobs.now")
+    now: datetime = rows[0][0]
+    return now
+
+
+def _moment(value: datetime | timedelta | None, now: datetime | None) -> datetime | None:
+    return now - value if isinstance(value, timedelta) and now is not None else value if isinstance(value, datetime) else None
 
 
 def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
@@ -105,6 +135,7 @@ def overview(statements: Statements, queues: Sequence[str]) -> Program[dict[str,
     return {
         "states": dict(states),
         "queues": [{"queue": queue, "ready": ready, "oldest_seconds": oldest} for queue, ready, oldest in by_queue],
+        "paused": _named(PAUSE_COLUMNS, (yield statements("reads.paused"))),
     }
 
 

@@ -1,11 +1,31 @@
 """Upkeep of the tables: partitions ahead, and old rows out, in small commits."""
 
 import uuid
+from dataclasses import dataclass
+from datetime import datetime
 
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
 DAYS_AHEAD = 7
+LEASE = 5.0  # seconds: taken anew with each piece, so it covers the rest between two of them
+
+
+@dataclass(frozen=True, slots=True)
+class Pruner:
+    """Who prunes.
+
+    Attributes:
+        holder: fresh for each run.
+        who: for people.
+    """
+
+    holder: uuid.UUID
+    who: str
+
+    def parameters(self) -> dict[str, object]:
+        """Of the lease."""
+        return {"holder": self.holder, "who": self.who, "lease": LEASE}
 
 
 class UpkeepVerbs:
@@ -27,14 +47,41 @@ class UpkeepVerbs:
         rows = yield self._statements("upkeep.drop_old", table=table, seconds=seconds)
         return int(rows[0][0])
 
-    def delete_old(self, *, seconds: float) -> Program[bool]:
-        """A piece of what fell into the default partitions. True: there may be more."""
+    def lease(self, pruner: Pruner) -> Program[bool]:
+        """Take or renew the right to prune, in the transaction of the piece that follows. False: somebody else has it.
+
+        Sets a statement timeout of 5 s and a lock timeout of 1 s for that transaction.
+        """
+        yield self._statements("upkeep.patience")
+        return bool((yield self._statements("upkeep.lease", **pruner.parameters())))
+
+    def give_back(self, pruner: Pruner) -> Program[None]:
+        """The next one need not wait for the end of the lease."""
+        yield self._statements("upkeep.give_back", holder=pruner.holder)
+
+    def holder(self) -> Program[tuple[str, datetime, datetime, datetime] | None]:
+        """Who prunes now: who, since when, until when the lease holds, and the time."""
+        rows = yield self._statements("upkeep.holder")
+        return (rows[0][0], rows[0][1], rows[0][2], rows[0][3]) if rows else None
+
+    def old_days(self, *, seconds: float) -> Program[list[tuple[str, str]]]:
+        """Whole days that ended so long ago, oldest first: (table, partition)."""
+        rows = yield self._statements("upkeep.old_days", seconds=seconds)
+        return [(row[0], row[1]) for row in rows]
+
+    def drop_day(self, pruner: Pruner, table: str, day: str) -> Program[bool | None]:
+        """Drop one of them. False: it is in use, try again later. None: somebody else prunes."""
+        rows = yield self._statements("upkeep.drop_day", table=table, day=day, **pruner.parameters())
+        return bool(rows[0][0]) if rows else None
+
+    def delete_old(self, *, seconds: float) -> Program[tuple[int, int]]:
+        """A piece of what fell into the default partitions: how many finished jobs, and how many attempts."""
         finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
-        return PIECE in (finished[0][0], attempts[0][0])
+        return int(finished[0][0]), int(attempts[0][0])
 
-    def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, uuid.UUID | None]]:
-        """A piece of the payloads whose jobs are gone. Returns how many were looked at, and where the walk goes on."""
+    def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, int, uuid.UUID | None]]:
+        """A piece of the payloads whose jobs are gone: how many were looked at and deleted, and where the walk goes on."""
         rows = yield self._statements("upkeep.delete_payloads", after=after, seconds=seconds, limit=PIECE)
-        looked, _deleted, last = rows[0]
-        return int(looked), last
+        looked, deleted, last = rows[0]
+        return int(looked), int(deleted), last

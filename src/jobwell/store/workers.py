@@ -5,7 +5,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from jobwell.core.errors import NotFound
 from jobwell.store.statements import Program, Statements
+
+WORKER_COLUMNS = (
+    "id", "name", "host", "pid", "version", "state", "queues", "slots", "busy", "started_at", "silent", "up", "tasks", "wakeups",
+)  # fmt: skip
+RUNNING_COLUMNS = ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "seconds")
+MOST_RUNNING = 1000
 
 
 class WorkerVerbs:
@@ -77,19 +84,19 @@ class WorkerVerbs:
     def all(self, *, limit: int = 200) -> Program[list[dict[str, Any]]]:
         """Workers as rows for people."""
         rows = yield self._statements("workers.list", limit=limit)
-        names = (
-            "id",
-            "name",
-            "host",
-            "pid",
-            "version",
-            "state",
-            "queues",
-            "slots",
-            "busy",
-            "started_at",
-            "silent",
-            "up",
-            "wakeups",
-        )
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [dict(zip(WORKER_COLUMNS, row, strict=True)) for row in rows]
+
+    def one(self, typed: str) -> Program[dict[str, Any]]:
+        """A worker and what it runs, by its id, the beginning of it, or its name.
+
+        Raises:
+            NotFound: there is none, or there are several.
+        """
+        rows = yield self._statements("workers.find", typed=typed, beginning=typed.replace("-", "").lower())
+        if not rows:
+            raise NotFound(f"there is no worker {typed!r}; `jobwell workers list` shows them")
+        if len(rows) > 1:
+            raise NotFound(f"several workers are called {typed!r}; give more of the id")
+        found = dict(zip(WORKER_COLUMNS, rows[0], strict=True))
+        runs = yield self._statements("workers.runs", worker=found["id"], limit=MOST_RUNNING)
+        return {**found, "runs": [dict(zip(RUNNING_COLUMNS, row, strict=True)) for row in runs]}

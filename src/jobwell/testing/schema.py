@@ -14,7 +14,6 @@ from typing import Any, Self, cast
 from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from jobwell import settings
 from jobwell.embedded import EmbeddedUnavailable
@@ -22,6 +21,7 @@ from jobwell.settings import Settings
 from jobwell.store import testing as store
 from jobwell.store.database import Database
 from jobwell.store.migrations import migrate
+from jobwell.store.pool import LoopPool, Pool
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Driver
 from jobwell.testing.errors import TestbedError
@@ -112,19 +112,19 @@ class TestDatabase(Database):
         super().__init__(settings)
         self._lends = _Lender(self)
 
-    def parameters(self, name: str, url: str = "", patience: float = 0.0) -> dict[str, Any]:
+    def parameters(self, name: str, url: str = "", patience: float = 0.0, within: float = 0.0) -> dict[str, Any]:
         """As for any connection, and quick to commit."""
-        found = super().parameters(name, url, patience)
+        found = super().parameters(name, url, patience, within)
         given = conninfo_to_dict(url or self.url).get("options")
         return {**found, "options": f"{given} {QUICK}" if given else QUICK}
 
-    def pool(self, name: str, largest: int) -> "ConnectionPool[Connection[Any]]":
+    def pool(self, name: str, largest: int) -> Pool:
         """What lends connections as a pool does."""
-        return cast("ConnectionPool[Connection[Any]]", self._lender)
+        return cast("Pool", self._lender)
 
-    def apool(self, name: str, largest: int, smallest: int = 0) -> "AsyncConnectionPool[AsyncConnection[Any]]":
+    def apool(self, name: str, largest: int) -> LoopPool:
         """The same for async code."""
-        return cast("AsyncConnectionPool[AsyncConnection[Any]]", _AsyncLender(self._lender))
+        return cast("LoopPool", _AsyncLender(self._lender))
 
     def close(self) -> None:
         """Close what is idle."""

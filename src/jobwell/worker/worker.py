@@ -30,7 +30,9 @@ from jobwell.app import App
 from jobwell.core.errors import StoreError, StoreUnavailable
 from jobwell.core.ids import new_id
 from jobwell.core.outcome import Outcome, Released
+from jobwell.core.published import publish
 from jobwell.runtime.loop import Loop
+from jobwell.store import catalog
 from jobwell.store.database import Database, is_lost
 from jobwell.store.jobs import Claimed, JobVerbs
 from jobwell.store.link import Link
@@ -249,11 +251,13 @@ class Worker:
         self._pulse.drop()
 
     async def _register(self) -> None:
-        host = socket.gethostname()
+        host, database = socket.gethostname(), self._database
+        specs = {spec.name: publish(spec) for spec in self._app.catalog}  # before the lease begins: it may take a moment
         async with self._claims.use() as conn:
             await arun(conn, self._workers.register(
                 self.id, lease=self._settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
+            await arun(conn, catalog.publish(database.statements, self.id, specs, release=jobwell.__version__))
 
     def _now(self) -> datetime:
         """The database's time, as far as the last heartbeat told."""

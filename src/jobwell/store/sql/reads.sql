@@ -25,12 +25,17 @@ union all
 select 'finished in the last hour', count(*) from (
   select from jobwell.finished f where f.finished_at > jobwell.now() - interval '1 hour' limit :cap) c;
 
+-- name: paused
+select name, paused_at, paused_by, paused_why, paused_until from jobwell.queues
+ where paused_until is null or paused_until > jobwell.now() order by name limit 500;
+
 -- name: list_live
 select id, state, task, queue, 100 - rank as priority, tenant, attempt, failures, enqueued_at, run_at, started_at, null::timestamptz as ended_at, null as note
   from jobwell.jobs j
  where (:state::text is null or j.state = :state) and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant)
-   and (:before::uuid is null or j.id < :before)
+   and (:since::timestamptz is null or j.enqueued_at >= :since) and (:until::timestamptz is null or j.enqueued_at < :until)
+   and (:ids::uuid[] is null or j.id = any (:ids)) and (:before::uuid is null or j.id < :before)
  order by id desc limit :limit;
 
 -- name: list_finished
@@ -38,16 +43,19 @@ select id, state, task, queue, 100 - rank as priority, tenant, attempt, failures
   from jobwell.finished j
  where (:state::text is null or j.state = :state) and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant)
-   and (:before::uuid is null or j.id < :before)
+   and (:since::timestamptz is null or j.enqueued_at >= :since) and (:until::timestamptz is null or j.enqueued_at < :until)
+   and (:ids::uuid[] is null or j.id = any (:ids)) and (:before::uuid is null or j.id < :before)
  order by id desc limit :limit;
 
 -- name: list_quarantine
 select id, 'failed' as state, task, queue, 100 - rank as priority, tenant, attempt, failures, enqueued_at, run_at, started_at, failed_at as ended_at, reason as note,
        code, error_type, message, fingerprint
   from jobwell.quarantine j
- where (:reason::text is null or j.reason = :reason) and (:queue::text is null or j.queue = :queue)
+ where (:reason::text is null or j.reason = :reason) and (:fingerprint::text is null or j.fingerprint = :fingerprint)
+   and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant)
-   and (:before::uuid is null or j.id < :before)
+   and (:since::timestamptz is null or j.enqueued_at >= :since) and (:until::timestamptz is null or j.enqueued_at < :until)
+   and (:ids::uuid[] is null or j.id = any (:ids)) and (:before::uuid is null or j.id < :before)
  order by id desc limit :limit;
 
 -- name: one

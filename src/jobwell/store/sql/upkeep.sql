@@ -33,3 +33,37 @@ gone as (
      and not exists (select from jobwell.finished f where f.id = o.id)
   returning p.id)
 select (select count(*) from old)::integer, (select count(*) from gone)::integer, (select o.id from old o order by o.id desc limit 1);
+
+-- name: lease
+-- Take or renew the right to prune. No row: somebody else has it.
+insert into jobwell.upkeep as u (name, holder, who, until) values ('prune', :holder, :who, jobwell.now() + make_interval(secs => :lease))
+on conflict (name) do update set holder = excluded.holder, who = excluded.who, until = excluded.until,
+  taken_at = case when u.holder = excluded.holder then u.taken_at else excluded.taken_at end
+  where u.holder = excluded.holder or u.until < jobwell.now()
+returning 1;
+
+-- name: give_back
+delete from jobwell.upkeep where name = 'prune' and holder = :holder;
+
+-- name: holder
+select who, taken_at, until, jobwell.now() from jobwell.upkeep where name = 'prune' and until > jobwell.now();
+
+-- name: patience
+-- For this transaction only, so that it holds through a pooler and leaves nothing behind in it.
+select set_config('statement_timeout', '5s', true), set_config('lock_timeout', '1s', true);
+
+-- name: old_days
+-- Whole days that ended so long ago, oldest first.
+select p.relname, c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
+ where i.inhparent in ('jobwell.finished'::regclass, 'jobwell.attempts'::regclass) and c.relname ~ '_[0-9]{8}$'
+   and (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp at time zone 'utc' <= jobwell.now() - make_interval(secs => :seconds)
+ order by right(c.relname, 8), p.relname;
+
+-- name: drop_day
+-- With the lease in the same commit, and all in one statement: a client that stalls holds no lock on the table.
+with mine as (
+  insert into jobwell.upkeep as u (name, holder, who, until) values ('prune', :holder, :who, jobwell.now() + make_interval(secs => :lease))
+  on conflict (name) do update set holder = excluded.holder, who = excluded.who, until = excluded.until
+    where u.holder = excluded.holder or u.until < jobwell.now()
+  returning 1)
+select jobwell.drop_day(:table, :day) from mine;

@@ -37,10 +37,21 @@ select jobwell.rescue(:limit::integer, :bound::integer);
 
 -- name: list
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
-       extract(epoch from jobwell.now() - started_at)::float8 as up, wakeups
+       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups
 from jobwell.workers order by state, started_at limit :limit;
 
 -- name: forget
 -- Dead workers stay visible for a while.
 delete from jobwell.workers w where state = 'dead' and lease_until < jobwell.now() - make_interval(secs => :seconds)
   and not exists (select from jobwell.jobs j where j.state = 'running' and j.worker = w.id);
+
+-- name: find
+select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
+       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups
+from jobwell.workers where name = :typed or (length(:beginning) >= 4 and starts_with(replace(id::text, '-', ''), :beginning))
+order by started_at limit 2;
+
+-- name: runs
+-- What a worker runs now, longest first.
+select id, task, queue, tenant, 100 - rank as priority, attempt, started_at, extract(epoch from jobwell.now() - started_at)::float8 as seconds
+from jobwell.jobs where state = 'running' and worker = :worker order by started_at, id limit :limit;

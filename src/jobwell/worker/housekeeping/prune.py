@@ -1,19 +1,25 @@
 """Keeps the tables in shape: partitions for the days ahead, and out with what is older than the retention."""
 
 import logging
+import os
+import socket
+import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
+from jobwell.core.ids import new_id
 from jobwell.store.link import Link
 from jobwell.store.statements import Program, T, arun
-from jobwell.store.upkeep import UpkeepVerbs
+from jobwell.store.upkeep import PIECE, Pruner, UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 
 log = logging.getLogger("jobwell.worker")
 
 EVERY = 600.0
+ROUND = 10.0  # seconds of deleting row by row, after which the loop takes a breath
 DEAD_WORKERS_KEPT = 86400.0
 FIRST = uuid.UUID(int=0)
 # Somebody reads or writes there, another worker does the same, or a row came into the default partition meanwhile.
@@ -23,6 +29,11 @@ PUT_OFF = (
 )  # fmt: skip
 
 
+def _nothing() -> Program[bool]:
+    return True
+    yield  # a program without a statement
+
+
 class Prune:
     """The upkeep service: small commits, a lock timeout on everything that alters a table.
 
@@ -30,7 +41,11 @@ class Prune:
         retention: seconds for which finished jobs are kept.
     """
 
-    def __init__(self, upkeep: UpkeepVerbs, workers: WorkerVerbs, link: Link, retention: float) -> None:
+    def __init__(
+        self, upkeep: UpkeepVerbs, workers: WorkerVerbs, link: Link, retention: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._me = Pruner(new_id(), f"a worker on {socket.gethostname()} (process {os.getpid()})")
+        self._clock = clock
         self._upkeep = upkeep
         self._workers = workers
         self._link = link
@@ -38,27 +53,49 @@ class Prune:
         self._walk = FIRST
 
     async def tick(self) -> float:
-        """One round; while payloads are left to look at, the next comes soon."""
-        for program in (
-            self._upkeep.make_partitions(),
-            self._upkeep.drop_old("finished", seconds=self._retention),
-            self._upkeep.drop_old("attempts", seconds=self._retention),
-        ):
-            await self._alter(program)
-        while await self._run(self._upkeep.delete_old(seconds=self._retention)):
-            pass
-        await self._run(self._workers.forget(seconds=DEAD_WORKERS_KEPT))
-        looked, last = await self._run(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention))
-        self._walk = last or FIRST
-        return 1.0 if looked else EVERY
+        """One round; while there is more than fits into its time, or payloads are left to look at, the next comes soon."""
+        await self._alter(self._upkeep.make_partitions())
+        async with self._link.use() as conn:
+            await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
+        return 1.0 if await self._prune() else EVERY
 
-    async def _run(self, program: Program[T]) -> T:
-        async with self._link.use() as conn:  # for one piece at a time: claims go between them
-            return await arun(conn, program)
+    async def _prune(self) -> bool:
+        """True: there is more to do."""
+        if await self._piece(_nothing()) is None:
+            return False  # another one is at it, and does all there is
+        for table in ("finished", "attempts"):
+            await self._alter(self._upkeep.drop_old(table, seconds=self._retention))
+        until = self._clock() + ROUND
+        while PIECE in (await self._piece(self._upkeep.delete_old(seconds=self._retention)) or ()):
+            if self._clock() > until:
+                return True
+        looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (
+            0,
+            0,
+            None,
+        )
+        self._walk = last or FIRST
+        async with self._link.use() as conn:
+            await arun(conn, self._upkeep.give_back(self._me))
+        return bool(looked)
+
+    async def _piece(self, program: Program[T]) -> T | None:
+        """A small commit, under the lease. None: somebody else has it."""
+        try:
+            async with self._link.use() as conn, conn.transaction():
+                if not await arun(conn, self._upkeep.lease(self._me)):
+                    return None
+                return await arun(conn, program)
+        except PUT_OFF as error:
+            log.debug("pruning was put off: %s", error)
+            return None
+        finally:
+            program.close()
 
     async def _alter(self, program: Program[Any]) -> None:
         try:
-            await self._run(program)
+            async with self._link.use() as conn:
+                await arun(conn, program)
         except PUT_OFF as error:
             log.debug("upkeep of a table was put off: %s", error)
         finally:

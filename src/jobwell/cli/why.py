@@ -1,0 +1,55 @@
+"""`jobwell jobs why`."""
+
+import click
+
+from jobwell import settings as setting
+from jobwell.cli.output import json_out, rows_option, say, store_options
+
+
+@click.command()
+@click.argument("job")
+@rows_option
+@store_options
+def why(job: str, output: str, database_url: str | None, schema: str | None) -> int:
+    r"""Why does JOB not run? Each reason that holds, with what to do. The beginning of its id is enough.
+
+    Needs only a URL. All is read in one moment; counts stop at 10,000.
+
+    \b
+    Codes in JSON and CSV:
+      not_due, due, retrying             it waits for its time
+      paused                             its queue, or all of them, is held
+      no_worker, queue_unserved,
+      task_unknown                       nobody is there that could run it
+      lock_held                          another job holds its lock key
+      slots_busy, behind, next           it waits for its turn
+      deadline_passed                    it has waited too long and fails when it is claimed
+      running, worker_gone, cancelling   it runs, or what ran it is gone
+      succeeded, cancelled, failed_…     it is over
+    \b
+    Examples:
+      jobwell jobs why 019a22
+      jobwell jobs why 019a22 -o json
+    """
+    from jobwell.cli.jobs import _id
+    from jobwell.cli.output import csv_out
+    from jobwell.core.why import explain
+    from jobwell.store import why as store
+    from jobwell.store.database import Database
+    from jobwell.store.statements import run
+
+    database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    with database.connect("jobs") as conn, database.telling():
+        facts = run(conn, store.facts(database.statements, _id(conn, database, job)))
+    rows = [{"code": reason.code, "sentence": reason.sentence} for reason in explain(facts)]
+    if output == "json":
+        json_out(
+            {"id": facts.id, "state": facts.state, "task": facts.task, "queue": facts.queue, "at": facts.now, "because": rows}
+        )
+    elif output == "csv":
+        csv_out(rows, ("code", "sentence"))
+    else:
+        say(f"{facts.id}  {facts.task}  {facts.state}")
+        for row in rows:
+            say(f"  {row['sentence']}")
+    return 0

@@ -1,0 +1,184 @@
+"""Why a job does not run: a decision from facts that were all read in one moment."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from jobwell.core.duration import text
+
+CAP = 10_000
+SHORT = 5.0  # seconds for which a due or claimable job may stand without anybody having to ask why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the store says about a job and its surroundings, at `now`.
+
+    Attributes:
+        ended_at, reason, said: of a job that is over.
+        pause, paused_at, paused_by, paused_why, paused_until: of its queue, or of all ('*').
+        holder, holder_started_at: the job that holds its lock key.
+        live, serving, knowing: live workers; those that serve its queue; those among them that know its task.
+        slots, busy: of the knowing ones.
+        worker, worker_there: the one that runs it, and whether it still has its lease.
+        above: ready jobs of the queue with a higher priority; older: those before it in its own lane. Both stop at `CAP`.
+        error_type, error: of its last attempt.
+        cancel_at, cancel_by: somebody wants it to stop.
+    """
+
+    now: datetime
+    id: UUID
+    state: str
+    task: str
+    queue: str
+    lock_key: str
+    attempt: int
+    run_at: datetime
+    ready_at: datetime | None
+    started_at: datetime | None
+    deadline: datetime | None
+    ended_at: datetime | None
+    reason: str | None
+    said: str | None
+    pause: str | None
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_why: str | None
+    paused_until: datetime | None
+    holder: UUID | None
+    holder_started_at: datetime | None
+    live: int
+    serving: int
+    knowing: int
+    slots: int
+    busy: int
+    worker: str | None
+    worker_there: bool | None
+    above: int
+    older: int
+    error_type: str | None
+    error: str | None
+    cancel_at: datetime | None
+    cancel_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """One reason: a code for programs, and a sentence that says what to do."""
+
+    code: str
+    sentence: str
+
+
+def explain(facts: Facts) -> list[Because]:
+    """All reasons that hold, the one to look at first in front. Never empty."""
+    if facts.state == "running":
+        return list(_running(facts))
+    if facts.ended_at is not None:
+        return [_ended(facts)]
+    if facts.state in ("scheduled", "retrying"):
+        return [*_later(facts), *_hindered(facts)]
+    found = [*_hindered(facts), *_queued(facts)]
+    if found:
+        return found
+    waits = _since(facts, facts.ready_at)
+    more = (
+        ""
+        if facts.ready_at and (facts.now - facts.ready_at).total_seconds() < SHORT
+        else "; if it goes on, look into the workers' logs"
+    )
+    return [Because("next", f"Nothing is in its way: it has been ready for {waits} and is claimed by the next free slot{more}.")]
+
+
+def _running(facts: Facts) -> Iterator[Because]:
+    who, since = facts.worker or "a worker that is no longer listed", _since(facts, facts.started_at)
+    if facts.cancel_at is not None:
+        yield Because(
+            "cancelling", f"{facts.cancel_by} asked {_since(facts, facts.cancel_at)} ago that it stops; it ends with its attempt."
+        )
+    if not facts.worker_there:
+        yield Because("worker_gone", f"It began {since} ago on {who}, which is gone; another worker takes it back within a lease."
+                      + ("" if facts.live else " No worker lives: start one with `jobwell worker module:app`."))  # fmt: skip
+    else:
+        yield Because("running", f"It runs: attempt {facts.attempt}, on {who}, for {since}. Nothing is to be done.")
+
+
+def _ended(facts: Facts) -> Because:
+    ago = _since(facts, facts.ended_at)
+    if facts.state == "succeeded":
+        return Because("succeeded", f"It has succeeded, {ago} ago.")
+    if facts.state == "cancelled":
+        return Because("cancelled", f"It was cancelled {ago} ago" + (f": {facts.said}." if facts.said else "."))
+    if facts.reason is None:
+        return Because("failed", f"It has failed and was settled {ago} ago" + (f": {facts.said}." if facts.said else "."))
+    cause = facts.said or "no message"
+    return Because(
+        f"failed_{facts.reason}",
+        f"It has failed ({facts.reason}) {ago} ago: {cause}. Mend the cause, then `jobwell quarantine retry {facts.id}`.",
+    )
+
+
+def _later(facts: Facts) -> Iterator[Because]:
+    rest = (facts.run_at - facts.now).total_seconds()
+    after = ""
+    if facts.state == "retrying" and (facts.error_type or facts.error):
+        after = f" after {' '.join(filter(None, (facts.error_type, facts.error)))}"
+    if rest <= 0:
+        late = "" if facts.live else " No worker lives that would make it ready: start one with `jobwell worker module:app`."
+        yield Because("due", f"It has been due for {text(-rest)} and is made ready by the next round of any worker.{late}")
+    elif facts.state == "retrying":
+        yield Because(
+            "retrying",
+            f"Its next attempt is in {text(rest)}, at {_at(facts.run_at)}{after}. It has begun {facts.attempt} time(s).",
+        )
+    else:
+        yield Because("not_due", f"It is not due yet: it becomes ready in {text(rest)}, at {_at(facts.run_at)}.")
+
+
+def _hindered(facts: Facts) -> Iterator[Because]:
+    if facts.deadline is not None and facts.deadline <= facts.now:
+        passed = _since(facts, facts.deadline)
+        yield Because(
+            "deadline_passed", f"Its deadline passed {passed} ago; the next worker that claims it moves it to the quarantine."
+        )
+    if facts.pause is not None:
+        what, name = ("All queues are", "'*'") if facts.pause == "*" else (f"The queue {facts.queue!r} is", facts.queue)
+        why = f" because: {facts.paused_why}" if facts.paused_why else ""
+        ends = f" It resumes by itself at {_at(facts.paused_until)};" if facts.paused_until else ""
+        yield Because("paused", f"{what} paused by {facts.paused_by}, for {_since(facts, facts.paused_at)}{why}.{ends}"
+                      f" `jobwell queues resume {name}` lets it go on.")  # fmt: skip
+    if not facts.live:
+        yield Because("no_worker", "No worker lives; start one with `jobwell worker module:app`.")
+    elif not facts.serving:
+        yield Because("queue_unserved", f"None of the {facts.live} live worker(s) serves the queue {facts.queue!r};"
+                      f" start one with `jobwell worker module:app --queues {facts.queue}`.")  # fmt: skip
+    elif not facts.knowing:
+        yield Because("task_unknown", f"None of the {facts.serving} live worker(s) of its queue knows the task {facts.task!r};"
+                      " deploy the release that declares it, or correct the name.")  # fmt: skip
+
+
+def _queued(facts: Facts) -> Iterator[Because]:
+    if facts.holder is not None:
+        since = _since(facts, facts.holder_started_at)
+        yield Because("lock_held", f"Its lock {facts.lock_key!r} is held by job {facts.holder}, running for {since};"
+                      " it starts when that one has ended.")  # fmt: skip
+    if facts.knowing and facts.busy >= facts.slots:
+        yield Because("slots_busy", f"All {facts.slots} slot(s) of the {facts.knowing} worker(s) that could run it are busy;"
+                      " it waits for one, or start more workers or slots.")  # fmt: skip
+    if facts.above or facts.older:
+        above = f"{_count(facts.above)} job(s) of higher priority" if facts.above else ""
+        older = f"{_count(facts.older)} older one(s) of its own task and tenant" if facts.older else ""
+        yield Because("behind", f"In the queue {facts.queue!r} {' and '.join(filter(None, (above, older)))} go first.")
+
+
+def _count(number: int) -> str:
+    return f"{number:,}+" if number >= CAP else f"{number:,}"
+
+
+def _since(facts: Facts, moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else text(max(0.0, (facts.now - moment).total_seconds()))
+
+
+def _at(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S %Z}"

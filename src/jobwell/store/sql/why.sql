@@ -1,0 +1,36 @@
+-- name: facts
+-- All that keeps a job from running, or says how it ended, in one statement: what is told belongs to one moment.
+with j as materialized (
+  select 1 as place, id, state, task, queue, rank, gate, tenant, lock_key, attempt, run_at, ready_at, started_at, deadline, worker,
+         null::timestamptz as ended_at, null as reason, null as said from jobwell.jobs where id = :id
+  union all
+  select 2, id, state, task, queue, rank, 0, tenant, '', attempt, run_at, null, started_at, null, worker, finished_at, null, note
+    from jobwell.finished where id = :id
+  union all
+  select 3, id, 'failed', task, queue, rank, gate, tenant, lock_key, attempt, run_at, null, started_at, deadline, worker, failed_at, reason,
+         coalesce(error_type || ': ', '') || coalesce(message, '') from jobwell.quarantine where id = :id
+  order by place limit 1),
+w as materialized (
+  select w.id, w.name, w.slots, w.busy, w.state = 'live' and w.lease_until > jobwell.now() as live,
+         (select queue from j) = any (w.queues) as serves, w.tasks = '{}' or (select task from j) = any (w.tasks) as knows,
+         w.state <> 'dead' and w.lease_until > jobwell.now() as there
+    from jobwell.workers w),
+pause as (
+  select name, paused_at, paused_by, paused_why, paused_until from jobwell.queues
+   where name in ((select queue from j), '*') and (paused_until is null or paused_until > jobwell.now()) order by name desc limit 1),
+holder as (
+  select h.id, h.started_at from j join jobwell.jobs h on h.state = 'running' and h.lock_key = j.lock_key and h.lock_key <> '' and h.id <> j.id
+   where j.state = 'ready' limit 1)
+select jobwell.now(), j.id, j.state, j.task, j.queue, j.lock_key, j.attempt, j.run_at, j.ready_at, j.started_at, j.deadline, j.ended_at, j.reason, j.said,
+       p.name, p.paused_at, p.paused_by, p.paused_why, p.paused_until, h.id, h.started_at,
+       (select count(*)::integer from w where live), (select count(*)::integer from w where live and serves),
+       (select count(*)::integer from w where live and serves and knows),
+       (select coalesce(sum(slots), 0)::integer from w where live and serves and knows),
+       (select coalesce(sum(busy), 0)::integer from w where live and serves and knows),
+       (select w.name from w where w.id = j.worker), (select w.there from w where w.id = j.worker),
+       (select count(*)::integer from (select from jobwell.jobs b where j.state = 'ready' and b.state = 'ready' and b.queue = j.queue and b.rank < j.rank limit :cap) c),
+       (select count(*)::integer from (select b.ready_at, b.id from jobwell.jobs b where j.state = 'ready' and b.state = 'ready' and b.queue = j.queue and b.rank = j.rank
+           and b.gate = j.gate and b.tenant = j.tenant limit :cap) c where (c.ready_at, c.id) < (j.ready_at, j.id)),
+       a.error_type, a.message, c.at, c.actor
+  from j left join pause p on true left join holder h on true left join jobwell.cancels c on c.job_id = j.id
+  left join lateral (select error_type, message from jobwell.attempts a where a.job_id = j.id order by a.ended_at desc limit 1) a on true;

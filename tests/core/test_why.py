@@ -1,0 +1,80 @@
+"""Each reason why a job does not run, and that the sentence says what to do."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from jobwell.core.why import CAP, Facts, explain
+
+NOW = datetime(2030, 1, 31, 12, 0, tzinfo=UTC)
+JOB, OTHER = UUID(int=1), UUID(int=2)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+FREE = Facts(
+    now=NOW, id=JOB, state="ready", task="note", queue="bulk", lock_key="", attempt=0, run_at=ago(60), ready_at=ago(60), started_at=None,
+    deadline=ago(-3600), ended_at=None, reason=None, said=None, pause=None, paused_at=None, paused_by=None, paused_why=None,
+    paused_until=None, holder=None, holder_started_at=None, live=2, serving=2, knowing=2, slots=10, busy=3, worker=None,
+    worker_there=None, above=0, older=0, error_type=None, error=None, cancel_at=None, cancel_by=None)  # fmt: skip
+PAUSED = {"pause": "bulk", "paused_at": ago(600), "paused_by": "olga", "paused_why": "month end"}
+
+
+def codes(**changed: Any) -> list[str]:
+    return [because.code for because in explain(dataclasses.replace(FREE, **changed))]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "words"),
+    [
+        ({}, "next", ("1m", "next free slot")),
+        ({"state": "scheduled", "ready_at": None, "run_at": ago(-90)}, "not_due", ("1m30s", "12:01:30 UTC")),
+        ({"state": "scheduled", "ready_at": None, "run_at": ago(4)}, "due", ("made ready",)),
+        ({"state": "retrying", "run_at": ago(-30), "attempt": 3, "error_type": "ValueError", "error": "no"}, "retrying", ("30s", "ValueError no", "3 time(s)")),
+        (PAUSED, "paused", ("'bulk'", "olga", "10m", "month end", "jobwell queues resume bulk")),
+        (PAUSED | {"pause": "*", "paused_until": ago(-60)}, "paused", ("All queues", "by itself at 2030-01-31 12:01:00 UTC", "resume '*'")),
+        ({"live": 0, "serving": 0, "knowing": 0}, "no_worker", ("jobwell worker module:app",)),
+        ({"serving": 0, "knowing": 0}, "queue_unserved", ("2 live", "--queues bulk")),
+        ({"knowing": 0}, "task_unknown", ("'note'", "deploy")),
+        ({"holder": OTHER, "holder_started_at": ago(5), "lock_key": "note:7"}, "lock_held", (str(OTHER), "5s", "note:7")),
+        ({"busy": 10}, "slots_busy", ("All 10 slot(s)", "2 worker(s)")),
+        ({"above": 12, "older": CAP}, "behind", ("12 job(s) of higher priority", "10,000+ older")),
+        ({"deadline": ago(10)}, "deadline_passed", ("10s ago", "quarantine")),
+        ({"state": "running", "worker": "h/1", "worker_there": True, "started_at": ago(30), "attempt": 2}, "running", ("attempt 2", "h/1", "30s")),
+        ({"state": "running", "worker": None, "worker_there": None, "started_at": ago(30)}, "worker_gone", ("takes it back",)),
+        ({"state": "succeeded", "ended_at": ago(30)}, "succeeded", ("30s ago",)),
+        ({"state": "cancelled", "ended_at": ago(30), "said": "olga: a mistake"}, "cancelled", ("a mistake",)),
+        ({"state": "failed", "ended_at": ago(30), "reason": "exhausted", "said": "ValueError: x"}, "failed_exhausted", ("ValueError: x", f"jobwell quarantine retry {JOB}")),
+        ({"state": "failed", "ended_at": ago(30), "said": "resolved"}, "failed", ("settled",)),
+    ],
+)  # fmt: skip
+def test_one_thing_in_the_way(changed: dict[str, Any], code: str, words: tuple[str, ...]) -> None:
+    (because,) = explain(dataclasses.replace(FREE, **changed))
+    assert because.code == code
+    for word in words:
+        assert word in because.sentence
+    assert because.sentence.endswith(".") or because.sentence.endswith("`")
+
+
+def test_several_things_are_all_said_the_hardest_first() -> None:
+    assert codes(**PAUSED, live=0, serving=0, knowing=0, slots=0, busy=0, holder=OTHER, above=1) == [
+        "paused", "no_worker", "lock_held", "behind"]  # fmt: skip
+    assert codes(state="scheduled", run_at=ago(-60), ready_at=None, live=0, serving=0, knowing=0) == ["not_due", "no_worker"]
+    assert codes(state="running", worker="h/1", worker_there=True, cancel_at=ago(3), cancel_by="olga") == [
+        "cancelling",
+        "running",
+    ]
+
+
+def test_no_slots_are_not_said_where_nobody_knows_the_task() -> None:
+    assert codes(knowing=0, slots=0, busy=0) == ["task_unknown"]
+
+
+def test_a_job_that_has_just_become_ready_raises_no_alarm() -> None:
+    (because,) = explain(dataclasses.replace(FREE, ready_at=ago(0.2)))
+    assert "logs" not in because.sentence

@@ -15,9 +15,10 @@ from jobwell.core.errors import DeclarationError
 from jobwell.core.ids import gate_of
 from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
 from jobwell.core.signature import Signature
+from jobwell.core.size import Size, size
 
 STANDARD_QUEUES: Final = ("critical", "notifications", "default", "bulk", "reports")
-Executor = Literal["async", "thread"]
+Executor = Literal["async", "thread", "process"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 HIGHEST, LOWEST = 100, -100
 
@@ -43,7 +44,12 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """The contract as checked values. `rank` and `gate` are what the store works with."""
+    """The contract as checked values. `rank` and `gate` are what the store works with.
+
+    Attributes:
+        coroutine: whether it is an async function.
+        memory: bytes that its child may hold; only in a process.
+    """
 
     name: str
     fn: Callable[..., Any]
@@ -57,6 +63,8 @@ class TaskSpec:
     tenant: str | None
     lock: Lock | None
     executor: Executor
+    coroutine: bool
+    memory: int | None
     gate: int
 
 
@@ -84,6 +92,7 @@ def declare(
     tenant: str | None,
     lock: Lock | None,
     executor: str | None,
+    memory: Size | None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -114,6 +123,9 @@ def declare(
     if not isinstance(retry, Backoff | Fixed | Delays | None):
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
     rank_of(priority, who)
+    chosen = _executor(fn, executor, who)
+    if memory is not None and chosen != "process":
+        raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
     return TaskSpec(
         name=name,
         fn=fn,
@@ -126,7 +138,9 @@ def declare(
         owner=owner,
         tenant=tenant,
         lock=lock,
-        executor=_executor(fn, executor, who),
+        executor=chosen,
+        coroutine=inspect.iscoroutinefunction(fn),
+        memory=None if memory is None else size(memory, f"{who}memory"),
         gate=gate_of(name),
     )
 
@@ -177,10 +191,16 @@ def _executor(fn: Callable[..., Any], wanted: str | None, who: str) -> Executor:
         raise DeclarationError(f"{who}a generator cannot be a task; return a value")
     if wanted is None or wanted == natural:
         return natural
+    if wanted == "process":
+        if "<locals>" in fn.__qualname__:
+            raise DeclarationError(
+                f"{who}executor='process' needs a function that another process can import: define it at the top of a module"
+            )
+        return "process"
     if wanted in ("async", "thread"):
         kind = "an async function runs on the loop" if natural == "async" else "a plain function would block the loop"
         raise DeclarationError(f"{who}executor={wanted!r} does not fit: {kind}")
-    raise DeclarationError(f"{who}executor={wanted!r} is not known; there are 'async' and 'thread'")
+    raise DeclarationError(f"{who}executor={wanted!r} is not known; there are 'async', 'thread' and 'process'")
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

@@ -28,6 +28,15 @@ class WorkerVerbs:
         rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy)
         return rows[0][0] if rows else None
 
+    def keeps_children(self, worker: UUID, *, children: int) -> Program[None]:
+        """It can run suspects alone."""
+        yield self._statements("workers.keeps_children", id=worker, children=children)
+
+    def suspect(self, worker: UUID, *, how: str, bound: int) -> Program[int]:
+        """Its process died: what it ran itself is suspect, and runs alone from now on. Returns how many there are."""
+        rows = yield self._statements("workers.suspect", worker=worker, how=how, bound=bound)
+        return int(rows[0][0])
+
     def say_idle(self, worker: UUID, *, idle: bool) -> Program[None]:
         """Whether an enqueue should wake this worker."""
         yield self._statements("workers.idle", id=worker, idle=idle)

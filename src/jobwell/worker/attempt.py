@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import random
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from jobwell.client import correlation
 from jobwell.core import text
@@ -25,6 +26,7 @@ from jobwell.core.duration import text as duration_text
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
     Cancelled,
+    Crashed,
     Failed,
     Failure,
     Outcome,
@@ -41,8 +43,10 @@ from jobwell.core.retry import next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
-from jobwell.worker.executors.threads import Threads
+from jobwell.worker.executors.children import CannotStart, Children, Died, TooMuchMemory
 from jobwell.worker.middleware import Middleware, compose
+
+log = logging.getLogger("jobwell.worker")
 
 Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 MESSAGE_LIMIT = 4_000
@@ -62,6 +66,7 @@ class Attempt:
         limit_at: monotonic time at which it is stopped.
         stopped: why it was told to stop, if it was.
         running: the asyncio task it runs in.
+        apart: whether it runs in a child process.
     """
 
     job: Claimed
@@ -73,6 +78,7 @@ class Attempt:
     stopped: Stop | None = None
     running: "asyncio.Task[None] | None" = None
     args: dict[str, Any] = field(default_factory=dict)
+    apart: bool = False
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind.
@@ -83,10 +89,17 @@ class Attempt:
         self.stopped = self.stopped or why
         if self.context is not None:
             self.context.tell_to_stop()
-        if why == "cancelled" and self.spec is not None and self.spec.executor == "thread":
+        if why == "cancelled" and not self.apart and self.spec is not None and not self.spec.coroutine:
             return
         if self.running is not None:
             self.running.cancel()
+
+
+class Plain(Protocol):
+    """Where plain functions run: on threads, or in a child on its main one."""
+
+    def submit(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        """Run it; its result or its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +107,11 @@ class Surroundings:
     """What all attempts of a worker share."""
 
     catalog: Catalog
-    threads: Threads
+    threads: Plain
     middleware: Sequence[Middleware]
     result_limit: int
     now: Callable[[], datetime]
+    children: Children | None = None
 
 
 def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:
@@ -116,6 +130,8 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     Returns:
         The outcome to be stored; None where the worker has lost the job and nothing may be written.
     """
+    if attempt.apart and around.children is not None:
+        return await _apart(attempt, around.children, around.now)
     refusal = _open(attempt)
     if refusal is not None:
         return refusal
@@ -131,6 +147,25 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     if attempt.stopped == "timeout":
         return _timed_out(attempt, around.now)
     return _succeeded(attempt, result, around.result_limit)
+
+
+async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetime]) -> Outcome | None:
+    """The same in a child process; here is only what a child cannot tell of itself."""
+    spec = attempt.spec
+    if attempt.stopped is not None:
+        return _judge(attempt, asyncio.CancelledError(), now)
+    try:
+        outcome = await children.run(attempt.job, attempt.claim_id, spec.memory if spec is not None else None)
+    except asyncio.CancelledError as error:
+        return _judge(attempt, error, now)
+    except Died as death:
+        return None if attempt.stopped == "lost" else Crashed(death.how)
+    except TooMuchMemory as error:
+        return _again(attempt, Failure("MemoryLimit", str(error), kind="unknown"), None, now)
+    except CannotStart as error:
+        log.error("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, error)  # noqa: TRY400  it says all
+        return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY)
+    return _timed_out(attempt, now) if attempt.stopped == "timeout" else outcome
 
 
 def _open(attempt: Attempt) -> Outcome | None:
@@ -152,7 +187,7 @@ def _open(attempt: Attempt) -> Outcome | None:
 
 def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
     job = attempt.job
-    kind = Context if spec.executor == "async" else SyncContext
+    kind = Context if spec.coroutine else SyncContext
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
         monotonic=time.monotonic,
@@ -164,7 +199,7 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     assert spec is not None
     given = (attempt.context,) if spec.signature.context else ()
     call: Callable[[], Awaitable[Any]]
-    if spec.executor == "thread":
+    if not spec.coroutine:
         call = partial(_on_thread, around.threads, partial(spec.fn, *given, **attempt.args))
     elif not around.middleware:
         return await spec.fn(*given, **attempt.args)
@@ -176,7 +211,7 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     return await call()
 
 
-def _on_thread(threads: Threads, call: Callable[[], Any]) -> Awaitable[Any]:
+def _on_thread(threads: Plain, call: Callable[[], Any]) -> Awaitable[Any]:
     return threads.submit(call)
 
 

@@ -46,7 +46,7 @@ class Supervisor:
         processes: how many.
         grace: seconds that a child may take to drain.
         environ: more variables for the children.
-        died: told of a dead child's worker id, to take its jobs back.
+        died: told of a dead child's worker id and how it died, to take its jobs back.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Supervisor:
         command: Callable[[UUID], Sequence[str]],
         processes: int,
         grace: float,
-        died: Callable[[UUID], None],
+        died: Callable[[UUID, str], None],
         environ: Mapping[str, str],
     ) -> None:
         self._command = command
@@ -127,14 +127,14 @@ class Supervisor:
             self._code = EXIT_CONFIG
             self.signal()
             return
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         if code != 0 and worker is not None:
             # In a thread: the store may not answer, and signals and the other children must not wait for it.
-            threading.Thread(target=self._died, args=(worker,), daemon=True).start()
+            threading.Thread(target=self._died, args=(worker, how), daemon=True).start()
         if self._signals:
             return
         steady = time.monotonic() - child.started > STEADY
         child.deaths = 1 if steady else child.deaths + 1
         delay = 0.0 if code == 0 or child.deaths == 1 else min(LONGEST_BACKOFF, 0.5 * 2 ** (child.deaths - 1))
         child.start_at = time.monotonic() + delay
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         log.warning("worker process %d %s; it is started again%s", child.number + 1, how, f" in {delay:.0f} s" if delay else "")

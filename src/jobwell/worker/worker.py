@@ -25,8 +25,8 @@ from uuid import UUID
 
 import jobwell
 from jobwell.app import App
-from jobwell.core.errors import StoreError
-from jobwell.core.ids import new_id
+from jobwell.core.errors import SettingsError, StoreError
+from jobwell.core.ids import alone, new_id
 from jobwell.core.outcome import Outcome, Released
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
@@ -36,8 +36,9 @@ from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.fetcher import Fetcher
+from jobwell.worker.fetcher import Apart, Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import Heartbeat, LoopWatch
 from jobwell.worker.housekeeping.bulk import Bulk
@@ -46,6 +47,7 @@ from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.limits import Limits
+from jobwell.worker.loading import name_of
 
 log = logging.getLogger("jobwell.worker")
 
@@ -79,6 +81,7 @@ class Worker:
         self._at_once = False
         self._exit = EXIT_OK
         self._ready = asyncio.Event()
+        self._apart = 0  # of these, in children: they take no slot
         self.finished = 0
 
     @property
@@ -118,6 +121,8 @@ class Worker:
             for loop in self._loops:
                 await loop.stop()
             await self._leave()
+            if self._children is not None:
+                self._children.close()
             self._threads.close()
             for link in (self._claims, self._ends):
                 await link.close()
@@ -131,12 +136,15 @@ class Worker:
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
         self._threads = Threads(asyncio.get_running_loop())
-        self._around = Surroundings(self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now)
+        self._children = self._make_children()
+        self._around = Surroundings(
+            self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children
+        )
         self._drained = asyncio.Event()
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=self._begin, held=self._held,
-            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch,
+            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         self._finisher = Finisher(self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due)
@@ -158,6 +166,25 @@ class Worker:
             make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
             make("bulk", bulk.tick), make("cancels", cancels.tick),
         ]  # fmt: skip
+
+    def _make_children(self) -> Children | None:
+        """Where jobs run alone. They must find the app by its name; without one, suspects run here, like everything."""
+        target, declared = name_of(self._app), [spec.name for spec in self._app.catalog if spec.executor == "process"]
+        if declared and target is None:
+            raise SettingsError(
+                f"the task {declared[0]} runs in a child process, and the app is in no module where a child finds it"
+            )
+        if target is None or sys.platform == "win32":
+            return None
+        return Children(self._settings.children, target, self._threads, self._now)
+
+    def _what_runs_apart(self) -> Apart | None:
+        children = self._children
+        if children is None:
+            return None
+        specs = list(self._app.catalog)
+        declared = [spec.gate for spec in specs if spec.executor == "process"]
+        return Apart(declared, [alone(spec.gate) for spec in specs], lambda: children.size - self._apart)
 
     def _loop(
         self, name: str, tick: Callable[[], Awaitable[float]], failed: Callable[[BaseException], None] | None = None
@@ -193,13 +220,15 @@ class Worker:
             await arun(conn, self._workers.register(
                 self.id, lease=self._settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
+            if self._children is not None:
+                await arun(conn, self._workers.keeps_children(self.id, children=self._children.size))
 
     def _now(self) -> datetime:
         """The database's time, as far as the last heartbeat told."""
         return datetime.now(UTC) + self._pulse.skew
 
     def _free(self) -> int:
-        free = self.slots - len(self._running)
+        free = self.slots - len(self._running) + self._apart
         # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
         # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
         if free < self._batch and self._finisher.waiting:
@@ -213,8 +242,15 @@ class Worker:
         create = asyncio.get_running_loop().create_task
         for row in rows:
             attempt = begin(row, claim_id, self._app.catalog)
+            attempt.apart = self._runs_apart(row, attempt)
+            self._apart += attempt.apart
             self._running[row.id, claim_id] = attempt
             create(self._attempt(attempt))  # the loop holds it until its first step, and the attempt from then on
+
+    def _runs_apart(self, row: Claimed, attempt: Attempt) -> bool:
+        if self._children is None or attempt.spec is None:
+            return False
+        return attempt.spec.executor == "process" or row.gate == alone(attempt.spec.gate)
 
     async def _attempt(self, attempt: Attempt) -> None:
         outcome: Outcome | None
@@ -235,6 +271,7 @@ class Worker:
         for attempt in attempts:
             if self._running.pop((attempt.job.id, attempt.claim_id), None) is not None:
                 self.finished += 1
+                self._apart -= attempt.apart
         self._wake_fetcher()
         if self._stop.is_set():
             self._wake_drain()

@@ -37,3 +37,9 @@ from jobwell.workers order by state, started_at limit :limit;
 -- Dead workers stay visible for a while.
 delete from jobwell.workers w where state = 'dead' and lease_until < jobwell.now() - make_interval(secs => :seconds)
   and not exists (select from jobwell.jobs j where j.state = 'running' and j.worker = w.id);
+
+-- name: suspect
+select jobwell.suspect(:worker, :how, :bound::integer);
+
+-- name: keeps_children
+update jobwell.workers set children = :children where id = :id;

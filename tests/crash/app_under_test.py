@@ -1,11 +1,12 @@
 """The application that crash tests run: every start of a job leaves a mark on a connection of its own."""
 
+import asyncio
 import os
 
 import psycopg
 
 from jobwell import App
-from tests.waiting import apause
+from tests.waiting import apause, pause
 
 app = App()
 
@@ -25,4 +26,20 @@ async def nap(seconds: float, job: str) -> str:
     await mark(job, 0, "start")
     await apause(seconds)
     await mark(job, 0, "end")
+    return job
+
+
+@app.task(name="poison")
+async def poison(seconds: float, job: str) -> None:
+    """Kill the process that it runs in."""
+    await mark(job, 0, "poison")
+    await apause(seconds)
+    os._exit(9)
+
+
+@app.task(name="shielded", executor="process")
+def shielded(seconds: float, job: str) -> str:
+    """Take so long, in a child."""
+    asyncio.run(mark(job, 0, "start"))
+    pause(seconds)
     return job

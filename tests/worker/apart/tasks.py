@@ -9,10 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from jobwell import App, Context, Fixed, Reject, Retry, Snooze, SyncContext
 from tests.waiting import apause, pause
+
 
 async def around(ctx: Any, call: Any) -> Any:
     """Middleware works in children too."""
@@ -32,65 +35,81 @@ def deep(n: int = 0) -> int:
 
 def leave_a_process(path: str) -> None:
     """Start something that would outlive us, and say its id."""
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # noqa: S603
-    with open(path, "w") as file:
-        file.write(str(started.pid))
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(path).write_text(str(started.pid))
+
+
+def fill(n: int) -> None:
+    """Hold so many bytes, each page of them."""
+    held = bytearray(n)
+    for at in range(0, n, 4096):
+        held[at] = 1
+    pause(30 if n > 100_000_000 else 0)
+
+
+def spin() -> None:
+    """For ever, without a pause."""
+    while True:
+        pass
+
+
+def deaf() -> None:
+    """For ever, whatever is raised in it."""
+    while True:
+        with contextlib.suppress(BaseException):
+            pause(30)
+
+
+def family(path: str, *, die: bool) -> None:
+    """Leave a process behind, and die or spin."""
+    leave_a_process(path)
+    if die:
+        os._exit(7)
+    spin()
+
+
+def pid() -> int:
+    """Of the child, in whose main thread this runs."""
+    assert threading.current_thread() is threading.main_thread()
+    return os.getpid()
+
+
+def throw(error: BaseException) -> None:
+    """Raise it."""
+    raise error
+
+
+def speak(ctx: SyncContext, n: int) -> None:
+    """Log in two ways."""
+    log.warning("half way", extra={"step": n})
+    ctx.logger.info("from the context")
+
+
+WORDS: dict[str, Callable[[SyncContext, int, str], Any]] = {
+    "pid": lambda _ctx, _n, _path: pid(),
+    "add": lambda _ctx, n, _path: sum(range(n)),
+    "exit": lambda _ctx, n, _path: os._exit(n),
+    "kill": lambda _ctx, _n, _path: os.kill(os.getpid(), signal.SIGKILL),
+    "null": lambda _ctx, _n, _path: ctypes.string_at(0),
+    "recursion": lambda _ctx, _n, _path: deep(),
+    "reject": lambda _ctx, n, _path: throw(Reject("no_such_thing", f"{n} is gone")),
+    "retry": lambda _ctx, _n, _path: throw(Retry("again", after="10ms")),
+    "snooze": lambda _ctx, _n, _path: throw(Snooze("10ms")),
+    "value": lambda _ctx, _n, _path: throw(ValueError("it did not work")),
+    "log": lambda ctx, n, _path: speak(ctx, n),
+    "spin": lambda _ctx, _n, _path: spin(),
+    "deaf": lambda _ctx, _n, _path: deaf(),
+    "family": lambda _ctx, _n, path: family(path, die=False),
+    "family then die": lambda _ctx, _n, path: family(path, die=True),
+    "unstorable": lambda _ctx, _n, _path: object(),
+    "loop": lambda _ctx, _n, _path: asyncio.run(apause(0.001)),
+}
 
 
 @app.task(name="cpu", executor="process", retry=QUICK, timeout="30s")
 def cpu(ctx: SyncContext, word: str, n: int = 0, path: str = "") -> Any:
     """Do what the word says, in a child's main thread."""
-    match word:
-        case "pid":
-            assert threading.current_thread() is threading.main_thread()
-            return os.getpid()
-        case "add":
-            return sum(range(n))
-        case "exit":
-            os._exit(n)
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "null":
-            ctypes.string_at(0)
-        case "recursion":
-            return deep()
-        case "memory":
-            held = bytearray(n)
-            for at in range(0, n, 4096):
-                held[at] = 1
-            pause(30)
-        case "reject":
-            raise Reject("no_such_thing", f"{n} is gone")
-        case "retry":
-            raise Retry("again", after="10ms")
-        case "snooze":
-            raise Snooze("10ms")
-        case "value":
-            raise ValueError("it did not work")
-        case "log":
-            log.warning("half way", extra={"step": n})
-            ctx.logger.info("from the context")
-        case "spin":
-            while True:
-                pass
-        case "deaf":
-            while True:
-                with contextlib.suppress(BaseException):
-                    pause(30)
-        case "family":
-            leave_a_process(path)
-            while True:
-                pass
-        case "family then die":
-            leave_a_process(path)
-            os._exit(7)
-        case "unstorable":
-            return object()
-        case "loop":
-            return asyncio.run(apause(0.001))
-        case "attempt":
-            return ctx.attempt
-    return None
+    return WORDS[word](ctx, n, path)
 
 
 @app.task(name="acpu", executor="process", retry=QUICK, timeout="30s")
@@ -106,21 +125,4 @@ async def acpu(ctx: Context, word: str) -> Any:
 @app.task(name="small", executor="process", memory="200MB", retry=QUICK)
 def small(n: int) -> None:
     """Hold so many bytes."""
-    held = bytearray(n)
-    for at in range(0, n, 4096):
-        held[at] = 1
-    pause(30 if n > 100_000_000 else 0)
-
-
-@app.task(name="neighbour", retry=QUICK, timeout="30s")
-async def neighbour(seconds: float) -> int:
-    """On the loop of the worker, unless it is suspect."""
-    await apause(seconds)
-    return os.getpid()
-
-
-@app.task(name="poison", retry=QUICK, timeout="30s")
-async def poison(seconds: float) -> None:
-    """Kills the process it runs in."""
-    await apause(seconds)
-    os._exit(9)
+    fill(n)

@@ -19,7 +19,7 @@ from jobwell.core.errors import DeclarationError
 from jobwell.core.job import NewJob
 from jobwell.core.retry import RetryRule
 from jobwell.core.size import Size
-from jobwell.core.task import Lock, TaskSpec, check_queue, declare, declare_queues
+from jobwell.core.task import Lock, TaskSpec, Upgrade, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
 P = ParamSpec("P")
@@ -72,6 +72,9 @@ class Tasks:
         lock: Lock | None = None,
         executor: str | None = None,
         memory: Size | None = None,
+        aliases: Iterable[str] = (),
+        version: int = 1,
+        upgrades: Mapping[int, Upgrade] | None = None,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
@@ -91,6 +94,9 @@ class Tasks:
         lock: Lock | None = None,
         executor: str | None = None,
         memory: Size | None = None,
+        aliases: Iterable[str] = (),
+        version: int = 1,
+        upgrades: Mapping[int, Upgrade] | None = None,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Any:
@@ -112,6 +118,10 @@ class Tasks:
                 be killed: for code that takes the processor, may crash, or must be held to its limits. The function must stand
                 at the top of a module.
             memory: what its child may hold: "512MB", 2_000_000_000. Above it the child is killed and the attempt has failed.
+            aliases: names that the task had before: jobs stored under them, and producers of an older release, go on.
+            version: of the payload; raise it when the parameters change their meaning. A worker of an older release hands jobs
+                with a newer version back, and after an hour of that they wait in the quarantine as `unsupported`.
+            upgrades: `{1: to_2, 2: to_3}`: each takes the arguments of a version by name and returns those of the next.
             dedup: not available in this release; anything but None is refused.
             resources: not available in this release; anything but () is refused.
 
@@ -128,6 +138,7 @@ class Tasks:
             spec = declare(
                 function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
                 owner=owner, tenant=tenant, lock=lock, executor=executor, memory=memory,
+                aliases=aliases, version=version, upgrades=upgrades,
             )  # fmt: skip
             for holder in (self, *self.includers):
                 holder.accept(spec)

@@ -23,6 +23,7 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.classify import classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
+from jobwell.core.envelope import version_of
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
     Cancelled,
@@ -52,6 +53,7 @@ Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 16_000
 UNKNOWN_DELAY = 30.0
+TOO_NEW_BOUND = 120  # times 30 s: an hour for a deploy
 OURS = str(Path(__file__).parent)
 OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
 
@@ -175,7 +177,10 @@ def _open(attempt: Attempt) -> Outcome | None:
     if job.remaining is not None and job.remaining <= 0:
         return Failed(Reason.DEADLINE, OVERDUE, counts=False)
     try:
-        attempt.args = spec.signature.decode(job.args or "{}")
+        version, stored = version_of(job.args or "{}")
+        if version > spec.version:
+            return _too_new(attempt, version, spec.version)
+        attempt.args = spec.signature.decode(stored) if version == spec.version else _upgraded(spec, version, stored)
     except Exception as error:  # noqa: BLE001  classes of the user validate here, and raise what they like
         said = text.clean(_said(error), MESSAGE_LIMIT)
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
@@ -183,6 +188,25 @@ def _open(attempt: Attempt) -> Outcome | None:
         attempt.context = _context(attempt, spec)
     correlation.inherit(job.meta, job.id)
     return None
+
+
+def _too_new(attempt: Attempt, version: int, known: int) -> Outcome:
+    """Made by a newer release, which is being deployed, or was taken back."""
+    told = f"its payload has version {version}, and this release knows {known}"
+    if attempt.job.postponements >= TOO_NEW_BOUND:
+        return Failed(Reason.UNSUPPORTED, Failure("TooNew", f"{told}; nobody who knows it has come"), counts=False)
+    log.warning("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, told)
+    return Released(told, UNKNOWN_DELAY)
+
+
+def _upgraded(spec: TaskSpec, version: int, stored: str) -> dict[str, Any]:
+    """Arguments of an older release, step by step. Where no step is declared, the forms are taken to be the same."""
+    args = spec.signature.read(stored)
+    for step in range(version, spec.version):
+        upgrade = spec.upgrades.get(step)
+        if upgrade is not None:
+            args = upgrade(args)
+    return spec.signature.validate(args)
 
 
 def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:

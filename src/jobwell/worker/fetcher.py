@@ -123,7 +123,7 @@ class Fetcher:
         self._clock = clock
         self._apart = apart
         self._apart_at = 0.0
-        self._gates = [spec.gate for spec in catalog]
+        self._gates = [gate for spec in catalog for gate in spec.gates]
         if apart is None:
             self._gates += [alone(gate) for gate in self._gates]  # better here than never
         else:

@@ -183,8 +183,8 @@ class Worker:
         if children is None:
             return None
         specs = list(self._app.catalog)
-        declared = [spec.gate for spec in specs if spec.executor == "process"]
-        return Apart(declared, [alone(spec.gate) for spec in specs], lambda: children.size - self._apart)
+        declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
+        return Apart(declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._apart)
 
     def _loop(
         self, name: str, tick: Callable[[], Awaitable[float]], failed: Callable[[BaseException], None] | None = None
@@ -250,7 +250,7 @@ class Worker:
     def _runs_apart(self, row: Claimed, attempt: Attempt) -> bool:
         if self._children is None or attempt.spec is None:
             return False
-        return attempt.spec.executor == "process" or row.gate == alone(attempt.spec.gate)
+        return attempt.spec.executor == "process" or row.gate in map(alone, attempt.spec.gates)
 
     async def _attempt(self, attempt: Attempt) -> None:
         outcome: Outcome | None

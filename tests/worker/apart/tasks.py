@@ -35,7 +35,7 @@ def deep(n: int = 0) -> int:
 
 def leave_a_process(path: str) -> None:
     """Start something that would outlive us, and say its id."""
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    started = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
     Path(path).write_text(str(started.pid))
 
 

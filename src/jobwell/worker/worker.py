@@ -51,7 +51,7 @@ from jobwell.worker.loading import name_of
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
+EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK = 0, 1, 3, 4
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
 BATCH = 500  # jobs: below it a statement costs more than it carries
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
@@ -89,6 +89,11 @@ class Worker:
         """Jobs whose slots are taken."""
         return len(self._running)
 
+    @property
+    def stuck(self) -> int:
+        """Threads left behind by time limits."""
+        return self._threads.stuck
+
     async def ready(self) -> None:
         """Wait until it is registered and claims."""
         await self._ready.wait()
@@ -101,7 +106,7 @@ class Worker:
         self._stop.set()
 
     async def run(self) -> int:
-        """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
+        """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost, 4 too many stuck threads.
 
         Raises:
             StoreUnavailable: the store cannot be reached at the start.
@@ -164,7 +169,7 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick), make("cancels", cancels.tick),
+            make("bulk", bulk.tick), make("cancels", cancels.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
 
     def _make_children(self) -> Children | None:
@@ -213,6 +218,15 @@ class Worker:
         if self._pulse.silent > self._settings.lease:
             self._lease_lost(f"the lease could not be renewed for {self._pulse.silent:.0f} s")
         return self._settings.lease / 10
+
+    async def _watch_threads(self) -> float:
+        """Stuck threads are replaced, up to as many as there are slots; then the whole process is."""
+        stuck = self._threads.stuck
+        if stuck >= self.slots and not self._stop.is_set():
+            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
+            self._exit = EXIT_STUCK
+            self._stop.set()
+        return 1.0
 
     async def _register(self) -> None:
         host = socket.gethostname()
@@ -297,7 +311,7 @@ class Worker:
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
-        if self._exit == EXIT_OK:
+        if self._exit in (EXIT_OK, EXIT_STUCK):
             await self._briefly(self._fetcher.reconcile())
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)

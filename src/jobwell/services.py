@@ -88,7 +88,18 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
         except JobwellError as error:  # the lease ends by itself
             log.warning("the jobs of the dead process wait for the end of its lease: %s", error)
 
-    return Supervisor(command, processes, settings.grace, died, {"JOBWELL_CHILD_URL": url} if url else {}).run()
+    verbs = WorkerVerbs(database.statements)
+
+    def renew(worker: UUID) -> None:
+        try:
+            database.run(verbs.renew_for(worker, lease=settings.lease), "supervisor")
+        except JobwellError as error:
+            log.warning("the lease of a silent process could not be renewed: %s", error)
+
+    environ = {"JOBWELL_CHILD_URL": url} if url else {}
+    return Supervisor(
+        command, processes, settings.grace, died, environ, lease=settings.lease, renew=renew, hang=settings.hang
+    ).run()
 
 
 def take_back(database: Database, worker: UUID, how: str) -> None:

@@ -28,6 +28,10 @@ class WorkerVerbs:
         rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy)
         return rows[0][0] if rows else None
 
+    def renew_for(self, worker: UUID, *, lease: float) -> Program[None]:
+        """Renew the lease of a worker that lives and cannot do it itself; it keeps the time of its own last beat."""
+        yield self._statements("workers.renew_for", id=worker, lease=lease)
+
     def keeps_children(self, worker: UUID, *, children: int) -> Program[None]:
         """It can run suspects alone."""
         yield self._statements("workers.keeps_children", id=worker, children=children)

@@ -147,7 +147,7 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
         except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
             return _again(attempt, Failure(type(error).__name__, "what it raised cannot be read"), None, around.now)
     if attempt.stopped == "timeout":
-        return _timed_out(attempt, around.now)
+        return timed_out(attempt, around.now)
     return _succeeded(attempt, result, around.result_limit)
 
 
@@ -167,7 +167,7 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
     except CannotStart as error:
         log.error("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, error)  # noqa: TRY400  it says all
         return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY)
-    return _timed_out(attempt, now) if attempt.stopped == "timeout" else outcome
+    return timed_out(attempt, now) if attempt.stopped == "timeout" else outcome
 
 
 def _open(attempt: Attempt) -> Outcome | None:
@@ -243,7 +243,7 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     if attempt.stopped == "lost":
         return None
     if attempt.stopped == "timeout":
-        return _timed_out(attempt, now)
+        return timed_out(attempt, now)
     if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
         return Released("shutdown")
     if attempt.stopped == "cancelled":
@@ -264,7 +264,8 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     return _again(attempt, failure, None, now)
 
 
-def _timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
+def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
+    """What becomes of an attempt that is over its time limit."""
     spec, job = attempt.spec, attempt.job
     assert spec is not None
     if job.remaining is not None and job.remaining <= spec.timeout:

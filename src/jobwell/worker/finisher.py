@@ -52,6 +52,10 @@ class Finisher:
         """Outcomes that are not stored yet."""
         return len(self._waiting)
 
+    def gathered(self) -> list[Ended]:
+        """What waits to be stored."""
+        return list(self._waiting)
+
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take an outcome in."""
         self._waiting.append((attempt, outcome))

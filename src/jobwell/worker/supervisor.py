@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import psutil
+
 from jobwell.core.ids import new_id
+from jobwell.worker.pulse import VARIABLE, Listener
 
 log = logging.getLogger("jobwell.supervisor")
 
@@ -36,6 +39,8 @@ class Child:
     started: float = 0.0
     deaths: int = 0
     start_at: float = 0.0
+    listener: Listener | None = None
+    renewed: float = 0.0
 
 
 class Supervisor:
@@ -47,6 +52,9 @@ class Supervisor:
         grace: seconds that a child may take to drain.
         environ: more variables for the children.
         died: told of a dead child's worker id and how it died, to take its jobs back.
+        lease: seconds; a child that gives no sign of life for half of it, and lives, has its lease renewed from here.
+        renew: renews the lease of a worker.
+        hang: seconds without a sign of life after which a child is killed.
     """
 
     def __init__(
@@ -56,10 +64,17 @@ class Supervisor:
         grace: float,
         died: Callable[[UUID, str], None],
         environ: Mapping[str, str],
+        *,
+        lease: float,
+        renew: Callable[[UUID], None],
+        hang: float,
     ) -> None:
         self._command = command
         self._grace = grace
         self._died = died
+        self._lease = lease
+        self._renew = renew
+        self._hang = hang
         self._environ = {**os.environ, **environ, "JOBWELL_CHILD": "1"}
         self._children = [Child(number) for number in range(processes)]
         self._events = threading.Event()
@@ -105,21 +120,41 @@ class Supervisor:
                 code = child.process.poll()
                 if code is not None:
                     self._ended(child, code)
+                else:
+                    self._listen(child)
             elif not self._signals and time.monotonic() >= child.start_at:
                 self._start(child)
+
+    def _listen(self, child: Child) -> None:
+        """A process that lives and gives no sign holds the interpreter lock: its lease is kept, for a while."""
+        assert child.listener is not None
+        assert child.process is not None
+        silent, now = child.listener.silent, time.monotonic()
+        if silent < self._lease / 2 or now - child.renewed < self._lease / 4 or _stands_still(child.process.pid):
+            return
+        child.renewed = now
+        if silent > self._hang:
+            log.error("worker process %d has given no sign of life for %.0f s and is killed", child.number + 1, silent)
+            child.process.kill()
+        elif child.worker is not None:
+            threading.Thread(target=self._renew, args=(child.worker,), daemon=True).start()
 
     def _start(self, child: Child) -> None:
         child.worker = new_id()
         child.started = time.monotonic()
         # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
         # The pipe on stdin is how the child notices that the supervisor is gone, however it went.
+        child.listener = Listener(time.monotonic)
         child.process = subprocess.Popen(  # noqa: S603
-            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True,
-            env=self._environ,
+            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True, pass_fds=[child.listener.theirs],
+            env={**self._environ, VARIABLE: str(child.listener.theirs)},
         )  # fmt: skip
+        child.listener.given()
 
     def _ended(self, child: Child, code: int) -> None:
         worker, child.process = child.worker, None
+        if child.listener is not None:
+            child.listener.close()
         self._proven = self._proven or time.monotonic() - child.started > PROVEN
         if self._signals:
             self._code = self._code or (0 if code in CLEAN else code)
@@ -138,3 +173,11 @@ class Supervisor:
         delay = 0.0 if code == 0 or child.deaths == 1 else min(LONGEST_BACKOFF, 0.5 * 2 ** (child.deaths - 1))
         child.start_at = time.monotonic() + delay
         log.warning("worker process %d %s; it is started again%s", child.number + 1, how, f" in {delay:.0f} s" if delay else "")
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether the process is stopped from outside: then nobody may speak for it."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True

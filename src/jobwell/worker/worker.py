@@ -36,6 +36,7 @@ from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.escape import settle
 from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Apart, Fetcher
@@ -48,12 +49,14 @@ from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.limits import Limits
 from jobwell.worker.loading import name_of
+from jobwell.worker.pulse import Pulse
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK = 0, 1, 3, 4
+EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_BLOCKED = 0, 1, 3, 4, 5
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
 BATCH = 500  # jobs: below it a statement costs more than it carries
+ESCAPE_AFTER = 1.0  # seconds beyond a time limit after which a blocked loop is left behind
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
@@ -207,7 +210,9 @@ class Worker:
             frame = sys._current_frames().get(thread)  # noqa: SLF001  there is no other way to see where a thread stands
             return "".join(traceback.format_stack(frame)) if frame else ""
 
-        watch = LoopWatch(on_loop, self._blocked, stack)
+        pulse = Pulse.of_process()
+        over = partial(self._escape, loop) if os.environ.get("JOBWELL_CHILD") else lambda _: None
+        watch = LoopWatch(on_loop, self._blocked, stack, alive=pulse.beat, over=over)
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._running),
             wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(partial(self._lease_lost, why)), watch=watch,
@@ -352,6 +357,26 @@ class Worker:
     def _blocked(self, seconds: float, stack: str) -> None:
         names = ", ".join(sorted({a.job.task for a in list(self._running.values()) if a.spec and a.spec.executor == "async"}))
         log.warning("the event loop has been blocked for %.1f s by one of: %s\n%s", seconds, names or "no job", stack)
+
+    def _escape(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        """In the heartbeat's thread: the loop has stood still for so long. Where a job over its limit is the reason, end."""
+        with contextlib.suppress(Exception):  # it asks another thread's loop: whatever is wrong there, the next look asks again
+            task = asyncio.current_task(loop)
+            culprit = next((a for a in list(self._running.values()) if a.running is task), None) if task else None
+            if culprit is None or time.monotonic() < culprit.limit_at + ESCAPE_AFTER:
+                return
+            log.error(
+                "job %s (%s) has blocked the event loop for %.0f s, over its time limit; it is recorded as timed out, its"
+                " neighbours go back, and this process is replaced", culprit.job.id, culprit.job.task, seconds,
+            )  # fmt: skip
+            try:
+                settle(
+                    self._database, self.id, culprit=culprit, running=list(self._running.values()),
+                    ended=self._finisher.gathered(), now=self._now,
+                )  # fmt: skip
+            finally:
+                logging.shutdown()
+                os._exit(EXIT_BLOCKED)
 
     def _lease_lost(self, why: str) -> None:
         if self._exit == EXIT_LOST:

@@ -43,3 +43,6 @@ select jobwell.suspect(:worker, :how, :bound::integer);
 
 -- name: keeps_children
 update jobwell.workers set children = :children where id = :id;
+
+-- name: renew_for
+update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease) where id = :id and state <> 'dead';

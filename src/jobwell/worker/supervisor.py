@@ -5,6 +5,7 @@ taken back at once instead of at the end of its lease.
 """
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from jobwell.worker.pulse import VARIABLE, Listener
 log = logging.getLogger("jobwell.supervisor")
 
 CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
+ASKED = 6  # an operator has ended it: it is not started again
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
 PROVEN = 5.0
 STEADY = 60.0  # seconds of life after which a death is not part of a series
@@ -163,6 +165,12 @@ class Supervisor:
             self.signal()
             return
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        if code == ASKED:
+            child.start_at = math.inf
+            log.warning("worker process %d ended as an operator asked", child.number + 1)
+            if all(each.process is None and each.start_at == math.inf for each in self._children):
+                self.signal()
+            return
         if code != 0 and worker is not None:
             # In a thread: the store may not answer, and signals and the other children must not wait for it.
             threading.Thread(target=self._died, args=(worker, how), daemon=True).start()

@@ -4,7 +4,7 @@
 * finisher: stores outcomes
 * heartbeat: renews the lease, passes wake-ups on
 * limits: stops what is over its time
-* cancels: tells running jobs that an operator has cancelled them
+* orders: what operators tell: cancelled jobs, and to end
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
@@ -43,8 +43,8 @@ from jobwell.worker.fetcher import Apart, Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import Heartbeat, LoopWatch
 from jobwell.worker.housekeeping.bulk import Bulk
-from jobwell.worker.housekeeping.cancels import Cancels
 from jobwell.worker.housekeeping.due import Due
+from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.limits import Limits
@@ -53,7 +53,7 @@ from jobwell.worker.pulse import Pulse
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_BLOCKED = 0, 1, 3, 4, 5
+EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_BLOCKED, EXIT_ASKED = 0, 1, 3, 4, 5, 6
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
 BATCH = 500  # jobs: below it a statement costs more than it carries
 ESCAPE_AFTER = 1.0  # seconds beyond a time limit after which a blocked loop is left behind
@@ -162,7 +162,7 @@ class Worker:
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, Link(database, "upkeep"), settings.retention)
         bulk = Bulk(database.statements, self._claims)
-        cancels = Cancels(database.statements, self._claims, self.id, self._cancel)
+        orders = Orders(database.statements, self._claims, self.id, stop=self._cancel, end=self._asked)
         limits = Limits(lambda: list(self._running.values()), time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
@@ -172,7 +172,7 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick), make("cancels", cancels.tick), make("threads", self._watch_threads),
+            make("bulk", bulk.tick), make("orders", orders.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
 
     def _make_children(self) -> Children | None:
@@ -302,6 +302,14 @@ class Worker:
                 log.info("job %s (%s) is cancelled by an operator", job, attempt.job.task)
             attempt.stop("cancelled")
 
+    def _asked(self, what: str) -> None:
+        if not self._stop.is_set():
+            log.warning("an operator asks this worker to %s", what)
+            self._exit = EXIT_ASKED
+            self.stop()
+        if what == "stop" and not self._at_once:
+            self.stop()
+
     def _wake_fetcher(self) -> None:
         self._fetch_loop.wake()
 
@@ -316,7 +324,7 @@ class Worker:
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
-        if self._exit in (EXIT_OK, EXIT_STUCK):
+        if self._exit in (EXIT_OK, EXIT_STUCK, EXIT_ASKED):
             await self._briefly(self._fetcher.reconcile())
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)

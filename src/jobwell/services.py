@@ -11,6 +11,7 @@ from uuid import UUID
 from jobwell.app import App
 from jobwell.core.errors import JobwellError, SettingsError
 from jobwell.runtime import signals
+from jobwell.runtime.health import Health
 from jobwell.settings import Settings
 from jobwell.store import migrations
 from jobwell.store.database import Database, check_fitness
@@ -97,9 +98,13 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
             log.warning("the lease of a silent process could not be renewed: %s", error)
 
     environ = {"JOBWELL_CHILD_URL": url} if url else {}
-    return Supervisor(
-        command, processes, settings.grace, died, environ, lease=settings.lease, renew=renew, hang=settings.hang
-    ).run()
+    made = Supervisor(command, processes, settings.grace, died, environ, lease=settings.lease, renew=renew, hang=settings.hang)
+    health = Health(settings.health, made.report) if settings.health else None
+    try:
+        return made.run()
+    finally:
+        if health is not None:
+            health.close()
 
 
 def take_back(database: Database, worker: UUID, how: str) -> None:

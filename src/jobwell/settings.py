@@ -75,6 +75,7 @@ class Settings:
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)
     lease: float = _setting(10.0, "a worker that is silent for so long is dead and its jobs are rescued", _duration)
     hang: float = _setting(600.0, "a worker process without a sign of life for so long is killed by its supervisor", _duration)
+    health: str = _setting("", "where the supervisor answers /healthz and /readyz: a port, or host:port; empty: nowhere")
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
     poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
     payload_limit: int = _setting(256 * 1024, "the largest arguments of one job", _whole)

@@ -5,10 +5,13 @@ the signs stop while the process lives, and renews the lease in its place.
 """
 
 import contextlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 VARIABLE = "JOBWELL_PULSE"
+ATOMIC = 4000
 
 
 class Pulse:
@@ -32,11 +35,11 @@ class Pulse:
         os.set_inheritable(descriptor, False)  # noqa: FBT003  it takes no name
         return cls(descriptor)
 
-    def beat(self) -> None:
-        """A sign of life, from any thread. A full pipe has signs enough."""
+    def beat(self, told: Mapping[str, Any] | None = None) -> None:
+        """A sign of life, from any thread, with what else there is to tell. A full pipe has signs enough."""
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.write(self._descriptor, b".")
+            with contextlib.suppress(OSError):  # one line below the size of an atomic write
+                os.write(self._descriptor, json.dumps(told or {}, default=str).encode()[:ATOMIC] + b"\n")
 
 
 class Listener:
@@ -51,13 +54,18 @@ class Listener:
         self._ours, self.theirs = os.pipe()
         os.set_blocking(self._ours, False)
         self._heard = clock()
+        self._rest = b""
+        self.told: dict[str, Any] = {}
 
     @property
     def silent(self) -> float:
-        """Seconds since the last sign."""
+        """Seconds since the last sign. What came with it is in `told`."""
         with contextlib.suppress(OSError):
-            while os.read(self._ours, 65536):
+            while got := os.read(self._ours, 65536):
                 self._heard = self._clock()
+                *lines, self._rest = (self._rest + got).split(b"\n")
+                with contextlib.suppress(ValueError):  # a line that was cut
+                    self.told = json.loads(lines[-1]) if lines else self.told
         return self._clock() - self._heard
 
     def given(self) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import psutil
@@ -25,6 +26,7 @@ log = logging.getLogger("jobwell.supervisor")
 CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
 ASKED = 6  # an operator has ended it: it is not started again
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
+LATE = 30.0  # seconds for which a loop of a ready worker may be without a good round
 PROVEN = 5.0
 STEADY = 60.0  # seconds of life after which a death is not part of a series
 LONGEST_BACKOFF = 30.0
@@ -89,6 +91,23 @@ class Supervisor:
         """A stop signal arrived; the second one ends the grace."""
         self._signals += 1
         self._events.set()
+
+    def report(self) -> dict[str, Any]:
+        """What is known of the processes: `healthy` while they live and give signs, `ready` while one of them claims."""
+        found = []
+        for child in self._children:
+            process, listener = child.process, child.listener
+            lives = process is not None and listener is not None
+            silent = round(listener.silent, 1) if listener is not None and lives else None
+            found.append({"process": child.number + 1, "pid": process.pid if process else None, "silent": silent,
+                          "deaths": child.deaths, **(listener.told if listener is not None and lives else {})})  # fmt: skip
+        living = [each for each in found if each["silent"] is not None]
+        working = [each for each in living if "worker" in each and not each["draining"] and each["silent"] < self._hang]
+        return {
+            "healthy": all(each["silent"] < self._hang for each in living),
+            "ready": any(each["renewed"] < self._lease and max(each["late"].values(), default=0.0) < LATE for each in working),
+            "stopping": self._signals > 0, "processes": found,
+        }  # fmt: skip
 
     def run(self) -> int:
         """Supervise. Returns the exit code: 0 after a clean stop, 78 where no child could start, else a child's."""

@@ -212,7 +212,7 @@ class Worker:
 
         pulse = Pulse.of_process()
         over = partial(self._escape, loop) if os.environ.get("JOBWELL_CHILD") else lambda _: None
-        watch = LoopWatch(on_loop, self._blocked, stack, alive=pulse.beat, over=over)
+        watch = LoopWatch(on_loop, self._blocked, stack, alive=lambda: pulse.beat(self._told()), over=over)
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._running),
             wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(partial(self._lease_lost, why)), watch=watch,
@@ -385,6 +385,14 @@ class Worker:
             finally:
                 logging.shutdown()
                 os._exit(EXIT_BLOCKED)
+
+    def _told(self) -> dict[str, Any]:
+        """What the supervisor may know of this process."""
+        return {
+            "worker": str(self.id), "busy": len(self._running), "slots": self.slots, "stuck": self._threads.stuck,
+            "draining": self._stop.is_set(), "renewed": round(self._pulse.silent, 1),
+            "late": {loop.name: round(loop.late, 1) for loop in self._loops if loop.late > 1},
+        }  # fmt: skip
 
     def _lease_lost(self, why: str) -> None:
         if self._exit == EXIT_LOST:

@@ -18,7 +18,8 @@ from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError
 from jobwell.core.job import NewJob
 from jobwell.core.retry import RetryRule
-from jobwell.core.task import Lock, TaskSpec, check_queue, declare, declare_queues
+from jobwell.core.size import Size
+from jobwell.core.task import Lock, TaskSpec, Upgrade, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
 P = ParamSpec("P")
@@ -70,6 +71,10 @@ class Tasks:
         tenant: str | None = None,
         lock: Lock | None = None,
         executor: str | None = None,
+        memory: Size | None = None,
+        aliases: Iterable[str] = (),
+        version: int = 1,
+        upgrades: Mapping[int, Upgrade] | None = None,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
@@ -88,6 +93,10 @@ class Tasks:
         tenant: str | None = None,
         lock: Lock | None = None,
         executor: str | None = None,
+        memory: Size | None = None,
+        aliases: Iterable[str] = (),
+        version: int = 1,
+        upgrades: Mapping[int, Upgrade] | None = None,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Any:
@@ -105,7 +114,14 @@ class Tasks:
             owner: who answers for its failures.
             tenant: the name of the parameter that says for whom the job is; the unit of fairness.
             lock: `Lock("parameter")`: one at a time per value.
-            executor: "async" or "thread" (default: by the kind of function).
+            executor: "async" or "thread" (default: by the kind of function), or "process": alone in a child process, which can
+                be killed: for code that takes the processor, may crash, or must be held to its limits. The function must stand
+                at the top of a module.
+            memory: what its child may hold: "512MB", 2_000_000_000. Above it the child is killed and the attempt has failed.
+            aliases: names that the task had before: jobs stored under them, and producers of an older release, go on.
+            version: of the payload; raise it when the parameters change their meaning. A worker of an older release hands jobs
+                with a newer version back, and after an hour of that they wait in the quarantine as `unsupported`.
+            upgrades: `{1: to_2, 2: to_3}`: each takes the arguments of a version by name and returns those of the next.
             dedup: not available in this release; anything but None is refused.
             resources: not available in this release; anything but () is refused.
 
@@ -121,11 +137,12 @@ class Tasks:
         def decorate(function: Any) -> Any:
             spec = declare(
                 function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
-                owner=owner, tenant=tenant, lock=lock, executor=executor,
+                owner=owner, tenant=tenant, lock=lock, executor=executor, memory=memory,
+                aliases=aliases, version=version, upgrades=upgrades,
             )  # fmt: skip
             for holder in (self, *self.includers):
                 holder.accept(spec)
-            return (AsyncTask if spec.executor == "async" else Task)(spec, self.binding)
+            return (AsyncTask if spec.coroutine else Task)(spec, self.binding)
 
         return decorate if fn is None else decorate(fn)
 

@@ -1,63 +1,30 @@
 """The composition root: builds workers from an App."""
 
 import asyncio
-import importlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from uuid import UUID
 
 from jobwell.app import App
 from jobwell.core.errors import JobwellError, SettingsError
 from jobwell.runtime import signals
+from jobwell.runtime.health import Health
 from jobwell.settings import Settings
 from jobwell.store import migrations
 from jobwell.store.database import Database, check_fitness
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
+from jobwell.worker.housekeeping.rescue import CRASHES_BOUND, LOSSES_BOUND, PIECE
+from jobwell.worker.loading import load_app
 from jobwell.worker.supervisor import Supervisor
 from jobwell.worker.worker import Worker
 
 log = logging.getLogger("jobwell.supervisor")
 
-
-def load_app(target: str) -> App:
-    """Import an App.
-
-    Args:
-        target: "package.module:attribute"; the attribute may be left out where the module has one App.
-
-    Raises:
-        SettingsError: it cannot be found; the sentence says which part.
-    """
-    module_name, _, attribute = target.partition(":")
-    if not module_name:
-        raise SettingsError("no app is named; say which, like `shop.jobs:app`, or set app in jobwell.toml")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise SettingsError(f"there is no module {error.name!r} here (looked from {Path.cwd()})") from None
-        raise SettingsError(f"{module_name} cannot be imported: {error}") from error
-    except JobwellError:
-        raise
-    except Exception as error:
-        raise SettingsError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    if attribute:
-        found = getattr(module, attribute, None)
-        if not isinstance(found, App):
-            kind = "there is none" if found is None else f"it is a {type(found).__name__}"
-            raise SettingsError(f"{target}: {attribute!r} must be a jobwell.App; {kind}")
-        return found
-    apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
-    if len(set(map(id, apps.values()))) != 1:
-        raise SettingsError(f"{module_name} has {len(apps) or 'no'} App(s); say which, like `{module_name}:app`")
-    return next(iter(apps.values()))
+__all__ = ["load_app", "run_worker", "supervise", "take_back"]
 
 
 def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None, worker: UUID | None = None) -> int:
@@ -118,19 +85,44 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
     def command(worker: UUID) -> Sequence[str]:
         return [sys.executable, "-m", "jobwell", "worker", target, "--child", str(worker), *options]
 
-    def died(worker: UUID) -> None:
+    def died(worker: UUID, how: str) -> None:
         try:
-            take_back(database, worker)
+            take_back(database, worker, how)
         except JobwellError as error:  # the lease ends by itself
             log.warning("the jobs of the dead process wait for the end of its lease: %s", error)
 
-    return Supervisor(command, processes, settings.grace, died, {"JOBWELL_CHILD_URL": url} if url else {}).run()
+    verbs = WorkerVerbs(database.statements)
+
+    def renew(worker: UUID) -> None:
+        try:
+            database.run(verbs.renew_for(worker, lease=settings.lease), "supervisor")
+        except JobwellError as error:
+            log.warning("the lease of a silent process could not be renewed: %s", error)
+
+    environ = {"JOBWELL_CHILD_URL": url} if url else {}
+    made = Supervisor(command, processes, settings.grace, died, environ, lease=settings.lease, renew=renew, hang=settings.hang)
+    health = Health(settings.health, made.report) if settings.health else None
+    try:
+        return made.run()
+    finally:
+        if health is not None:
+            health.close()
 
 
-def take_back(database: Database, worker: UUID) -> None:
-    """The process of a worker was seen to die: its jobs need not wait for the end of the lease."""
+def take_back(database: Database, worker: UUID, how: str) -> None:
+    """The process of a worker was seen to die: its jobs need not wait for the end of the lease.
+
+    Args:
+        database: the store.
+        worker: whose process.
+        how: the signal or the exit code. Unless the worker has ended by itself, what it ran is suspect.
+    """
     verbs = WorkerVerbs(database.statements)
     with database.connect("supervisor") as conn, database.telling():
+        told = f"the worker's process {how} on {socket.gethostname()}"
+        suspects = run(conn, verbs.suspect(worker, how=told, bound=CRASHES_BOUND))
+        if suspects:
+            log.warning("%d job(s) of the dead process are suspect; each runs alone next time", suspects)
         run(conn, verbs.expire(worker))
         while run(conn, verbs.rescue(limit=PIECE, bound=LOSSES_BOUND)) >= PIECE:
             pass

@@ -64,7 +64,7 @@ def test_the_executor_follows_the_kind_of_function() -> None:
         ({"lock": Lock("employee")}, r"lock='employee' is not a parameter of the function \(did you mean 'employee_id'\?\)"),
         ({"lock": Lock("employee_id", "x")}, "lock='x' is not a parameter"),
         ({"executor": "async"}, "executor='async' does not fit: a plain function would block the loop"),
-        ({"executor": "process"}, "executor='process' is not known; there are 'async' and 'thread'"),
+        ({"executor": "fiber"}, "executor='fiber' is not known; there are 'async', 'thread' and 'process'"),
         ({"name": "has space"}, "task name 'has space'"), ({"name": "x" * 201}, "task name"), ({"name": "1st"}, "task name"),
         ({"name": "nul\x00"}, "task name"), ({"name": "new\nline"}, "task name"), ({"name": "end\n"}, "task name"),
         ({"dedup": "employee_id"}, "dedup is not available in this release"),

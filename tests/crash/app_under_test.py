@@ -1,11 +1,13 @@
 """The application that crash tests run: every start of a job leaves a mark on a connection of its own."""
 
+import asyncio
+import ctypes
 import os
 
 import psycopg
 
-from jobwell import App
-from tests.waiting import apause
+from jobwell import App, Fixed
+from tests.waiting import apause, pause
 
 app = App()
 
@@ -25,4 +27,36 @@ async def nap(seconds: float, job: str) -> str:
     await mark(job, 0, "start")
     await apause(seconds)
     await mark(job, 0, "end")
+    return job
+
+
+@app.task(name="poison")
+async def poison(seconds: float, job: str) -> None:
+    """Kill the process that it runs in."""
+    await mark(job, 0, "poison")
+    await apause(seconds)
+    os._exit(9)
+
+
+@app.task(name="shielded", executor="process")
+def shielded(seconds: float, job: str) -> str:
+    """Take so long, in a child."""
+    asyncio.run(mark(job, 0, "start"))
+    pause(seconds)
+    return job
+
+
+@app.task(name="spin", timeout="1s", retry=Fixed("10ms", attempts=1))
+async def spin(job: str) -> None:
+    """Block the loop for ever."""
+    await mark(job, 0, "start")
+    while True:
+        pass
+
+
+@app.task(name="clutch")
+async def clutch(seconds: float, job: str) -> str:
+    """Hold the interpreter lock for so long, as a C library does: no thread of the process runs."""
+    await mark(job, 0, "start")
+    ctypes.PyDLL(None).poll(None, 0, int(seconds * 1000))
     return job

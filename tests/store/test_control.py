@@ -74,8 +74,8 @@ async def test_what_runs_is_asked_and_its_worker_tells_the_end(store: Store, han
     (row,) = await hand.claim(1)
     assert run(store.conn, control.cancel(store.statements, [job], actor="olga", why=None)) == {job: "asked"}
     other = await hands()
-    assert run(store.conn, control.cancels_of(store.statements, other.worker)) == []
-    assert run(store.conn, control.cancels_of(store.statements, hand.worker)) == [(job, hand.claim_id)]
+    assert run(store.conn, control.orders(store.statements, other.worker)) == ([], None)
+    assert run(store.conn, control.orders(store.statements, hand.worker)) == ([(job, hand.claim_id)], None)
     stranger = other.claim_id
     assert await hand.end(Cancelled(), (row.id, stranger)) == {job}
     assert store.states() == {"running": 1}
@@ -93,7 +93,7 @@ async def test_a_job_that_ended_otherwise_before_it_was_told(store: Store, hand:
     run(store.conn, control.cancel(store.statements, [job], actor="olga", why=None))
     ends: dict[str, Any] = {"finish": DONE, "fail": FAILED, "retry": RETRYING}
     await hand.end(ends[end], (job, hand.claim_id))
-    assert run(store.conn, control.cancels_of(store.statements, hand.worker)) == []
+    assert run(store.conn, control.orders(store.statements, hand.worker)) == ([], None)
     assert store.count("cancels") == store.count() == 0
     assert store.ask("select state from finished") == ([] if left == "quarantine" else [(left,)])
     assert store.count("quarantine") == (left == "quarantine")
@@ -105,7 +105,7 @@ async def test_a_retry_from_the_quarantine_forgets_an_old_cancel(store: Store, h
     run(store.conn, control.cancel(store.statements, [job], actor="olga", why=None))
     await hand.end(FAILED, (job, hand.claim_id))
     run(store.conn, control.apply(store.statements, "quarantine.retry", [job], actor="olga", why=None))
-    assert run(store.conn, control.cancels_of(store.statements, hand.worker)) == []
+    assert run(store.conn, control.orders(store.statements, hand.worker)) == ([], None)
     assert store.states() == {"ready": 1}
 
 
@@ -181,3 +181,10 @@ def test_a_selection_survives_its_storage(store: Store) -> None:
     ids = store.put_new(2)
     chosen = Selection(ids=ids, reason="exhausted", until=store.one("select now()"))
     assert Selection.read(chosen.stored()) == chosen
+
+
+async def test_a_worker_is_asked_to_end_and_a_dead_one_is_not(store: Store, hands: Hands) -> None:
+    one, two = await hands(), await hands()
+    store.conn.execute("update workers set state = 'dead' where id = %s", [two.worker])
+    assert run(store.conn, control.ask(store.statements, [one.worker, two.worker], "drain")) == [one.worker]
+    assert run(store.conn, control.orders(store.statements, one.worker)) == ([], "drain")

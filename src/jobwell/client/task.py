@@ -55,7 +55,7 @@ class Task(Generic[P, R]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.spec.signature.context:
             return self.fn(*args, **kwargs)
-        kind = Context if self.spec.executor == "async" else SyncContext
+        kind = Context if self.spec.coroutine else SyncContext
         return self.fn(kind.local(self.name), *args, **kwargs)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:

@@ -63,6 +63,33 @@ def encode_fields(fields: Mapping[str, Any], known: Known) -> bytes:
     return orjson.dumps(plain)
 
 
+def versioned(encoded: bytes, version: int) -> bytes:
+    """Encoded arguments with the version of their form, which 1 goes without."""
+    if version == 1:
+        return encoded
+    return b'{"$version":%d%s%s' % (version, b"" if encoded == b"{}" else b",", encoded[1:])
+
+
+def version_of(stored: str) -> tuple[int, str]:
+    """The version of stored arguments, and the arguments without it.
+
+    Raises:
+        InvalidArguments: it is no version.
+    """
+    if '"$version"' not in stored:
+        return 1, stored
+    try:
+        fields = orjson.loads(stored)
+        if not isinstance(fields, dict) or "$version" not in fields:  # a text that looks like it
+            return 1, stored
+        version = fields.pop("$version")
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise ValueError(f"version {version!r}")
+        return version, orjson.dumps(fields).decode()
+    except _UNREADABLE as error:
+        raise InvalidArguments(f"the payload cannot be read: {error}") from error
+
+
 def decode(stored: str | bytes, known: Known) -> Any:
     """Decode what `encode` made.
 

@@ -20,3 +20,11 @@ def gate_of(task: str, resources: Iterable[str] = ()) -> int:
     """
     text = "\x1f".join([task, *sorted(resources)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+ALONE = 0x616C6F6E65  # any number but 0, the same in the store's functions
+
+
+def alone(gate: int) -> int:
+    """The gate of suspects: jobs of the same task whose process has died. They run alone, each in a child of its own."""
+    return gate ^ ALONE

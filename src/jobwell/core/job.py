@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 
 from jobwell.core.duration import Duration, seconds, text
+from jobwell.core.envelope import versioned
 from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, PayloadTooLarge
 from jobwell.core.ids import new_id
 from jobwell.core.task import TaskSpec, rank_of
@@ -67,6 +68,8 @@ def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options:
     """
     named = spec.signature.bind(args, kwargs)
     encoded = spec.signature.encode(named)
+    if spec.version > 1:
+        encoded = versioned(encoded, spec.version)
     size = len(encoded)
     check_size(spec.name, size, payload_limit)
     delay, run_at, rank, deadline = 0.0, None, 100 - spec.priority, spec.deadline

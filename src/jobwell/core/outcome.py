@@ -1,8 +1,10 @@
 """How an attempt ends: what task code raises, and the values that they become inside."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from jobwell.core.duration import Duration, seconds
 from jobwell.core.errors import DeclarationError
@@ -137,4 +139,36 @@ class Cancelled:
     failure: Failure | None = None
 
 
-Outcome = Succeeded | Failed | Retrying | Snoozed | Released | Cancelled
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """Its process died in the middle. Counted apart from failures, and bounded apart."""
+
+    how: str  # the signal or the code, and where
+
+
+Outcome = Succeeded | Failed | Retrying | Snoozed | Released | Cancelled | Crashed
+
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Succeeded, Failed, Retrying, Snoozed, Released, Cancelled, Crashed)
+}  # fmt: skip
+
+
+def dumped(outcome: Outcome) -> dict[str, Any]:
+    """As plain data, to cross between processes."""
+    return {"kind": type(outcome).__name__, **asdict(outcome)}
+
+
+def loaded(data: Mapping[str, Any]) -> Outcome:
+    """The same again.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no outcome.
+    """
+    given = dict(data)
+    kind = KINDS[given.pop("kind")]
+    if given.get("failure") is not None:
+        given["failure"] = Failure(**given["failure"])
+    if "reason" in given:
+        given["reason"] = Reason(given["reason"])
+    made: Outcome = kind(**given)
+    return made

@@ -169,6 +169,13 @@ class Signature:
                 name,
             )
 
+    def read(self, stored: str) -> dict[str, Any]:
+        """Decode a stored payload without validating it."""
+        found = decode(stored, self.known)
+        if not isinstance(found, dict):
+            raise InvalidArguments(f"{self.name}: the payload is no object with named arguments")
+        return found
+
     def decode(self, stored: str) -> dict[str, Any]:
         """Decode and validate a stored payload, as the worker does."""
         return self.validate(decode(stored, self.known))

@@ -4,7 +4,7 @@ import difflib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -15,9 +15,11 @@ from jobwell.core.errors import DeclarationError
 from jobwell.core.ids import gate_of
 from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
 from jobwell.core.signature import Signature
+from jobwell.core.size import Size, size
 
 STANDARD_QUEUES: Final = ("critical", "notifications", "default", "bulk", "reports")
-Executor = Literal["async", "thread"]
+Executor = Literal["async", "thread", "process"]
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 HIGHEST, LOWEST = 100, -100
 
@@ -43,7 +45,15 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """The contract as checked values. `rank` and `gate` are what the store works with."""
+    """The contract as checked values. `rank` and `gate` are what the store works with.
+
+    Attributes:
+        coroutine: whether it is an async function.
+        memory: bytes that its child may hold; only in a process.
+        aliases: names that it had before; jobs stored under them are its own.
+        version: of its payload.
+        upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
+    """
 
     name: str
     fn: Callable[..., Any]
@@ -57,7 +67,17 @@ class TaskSpec:
     tenant: str | None
     lock: Lock | None
     executor: Executor
+    coroutine: bool
+    memory: int | None
+    aliases: tuple[str, ...]
+    version: int
+    upgrades: Mapping[int, Upgrade]
     gate: int
+
+    @property
+    def gates(self) -> tuple[int, ...]:
+        """Of its name and of those that it had before."""
+        return (self.gate, *(gate_of(alias) for alias in self.aliases))
 
 
 def rank_of(priority: int, who: str = "") -> int:
@@ -84,6 +104,10 @@ def declare(
     tenant: str | None,
     lock: Lock | None,
     executor: str | None,
+    memory: Size | None,
+    aliases: Iterable[str],
+    version: int,
+    upgrades: Mapping[int, Upgrade] | None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -97,23 +121,16 @@ def declare(
         raise DeclarationError(f"task name {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
     who = f"task {name}: "
     signature = Signature(fn, name)
-    wrong = "SyncContext" if inspect.iscoroutinefunction(fn) else "Context"
-    if signature.context == wrong:
-        right = "Context" if wrong == "SyncContext" else "SyncContext"
-        kind = "an async function" if right == "Context" else "a plain function"
-        raise DeclarationError(f"{who}{kind} takes a {right}, not a {wrong}")
-    for option, names in (("tenant", (tenant,) if tenant else ()), ("lock", lock.by if lock else ())):
-        for parameter in names:
-            if parameter not in signature.parameters:
-                raise DeclarationError(
-                    f"{who}{option}={parameter!r} is not a parameter of the function{_suggest(parameter, signature.parameters)}"
-                )
+    _check_parameters(fn, signature, tenant, lock, who)
     limit = seconds(timeout, f"{who}timeout")
     if limit <= 0:
         raise DeclarationError(f"{who}timeout={timeout!r} must be above zero; every attempt has a time limit")
     if not isinstance(retry, Backoff | Fixed | Delays | None):
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
     rank_of(priority, who)
+    chosen = _executor(fn, executor, who)
+    if memory is not None and chosen != "process":
+        raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
     return TaskSpec(
         name=name,
         fn=fn,
@@ -126,9 +143,45 @@ def declare(
         owner=owner,
         tenant=tenant,
         lock=lock,
-        executor=_executor(fn, executor, who),
+        executor=chosen,
+        coroutine=inspect.iscoroutinefunction(fn),
+        memory=None if memory is None else size(memory, f"{who}memory"),
+        aliases=_former(name, aliases, who),
+        version=version,
+        upgrades=_upgrades(version, upgrades or {}, who),
         gate=gate_of(name),
     )
+
+
+def _check_parameters(fn: Callable[..., Any], signature: Signature, tenant: str | None, lock: Lock | None, who: str) -> None:
+    wrong = "SyncContext" if inspect.iscoroutinefunction(fn) else "Context"
+    if signature.context == wrong:
+        right = "Context" if wrong == "SyncContext" else "SyncContext"
+        kind = "an async function" if right == "Context" else "a plain function"
+        raise DeclarationError(f"{who}{kind} takes a {right}, not a {wrong}")
+    for option, names in (("tenant", (tenant,) if tenant else ()), ("lock", lock.by if lock else ())):
+        for parameter in names:
+            if parameter not in signature.parameters:
+                raise DeclarationError(
+                    f"{who}{option}={parameter!r} is not a parameter of the function{_suggest(parameter, signature.parameters)}"
+                )
+
+
+def _former(name: str, aliases: Iterable[str], who: str) -> tuple[str, ...]:
+    former = tuple(dict.fromkeys(aliases))
+    for alias in former:
+        if not isinstance(alias, str) or not _NAME.fullmatch(alias) or alias == name:
+            raise DeclarationError(f"{who}alias {alias!r} must be another name that the task had before")
+    return former
+
+
+def _upgrades(version: int, upgrades: Mapping[int, Upgrade], who: str) -> Mapping[int, Upgrade]:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise DeclarationError(f"{who}version={version!r} must be a whole number from 1 on")
+    for old, upgrade in upgrades.items():
+        if old not in range(1, version) or not callable(upgrade):
+            raise DeclarationError(f"{who}upgrades[{old!r}] must be a function for a version below {version}")
+    return dict(upgrades)
 
 
 def declare_queues(more: Iterable[str]) -> tuple[str, ...]:
@@ -177,10 +230,16 @@ def _executor(fn: Callable[..., Any], wanted: str | None, who: str) -> Executor:
         raise DeclarationError(f"{who}a generator cannot be a task; return a value")
     if wanted is None or wanted == natural:
         return natural
+    if wanted == "process":
+        if "<locals>" in fn.__qualname__:
+            raise DeclarationError(
+                f"{who}executor='process' needs a function that another process can import: define it at the top of a module"
+            )
+        return "process"
     if wanted in ("async", "thread"):
         kind = "an async function runs on the loop" if natural == "async" else "a plain function would block the loop"
         raise DeclarationError(f"{who}executor={wanted!r} does not fit: {kind}")
-    raise DeclarationError(f"{who}executor={wanted!r} is not known; there are 'async' and 'thread'")
+    raise DeclarationError(f"{who}executor={wanted!r} is not known; there are 'async', 'thread' and 'process'")
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

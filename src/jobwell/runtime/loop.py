@@ -44,6 +44,12 @@ class Loop:
         self._unexpected = 0
         self._failing = 0
         self._ending = False
+        self._due = time.monotonic()
+
+    @property
+    def late(self) -> float:
+        """Seconds for which a good round has been due: 0 while it rests as it said, or goes round well."""
+        return max(0.0, time.monotonic() - self._due)
 
     def start(self) -> None:
         """Start; nothing happens when it runs already."""
@@ -81,6 +87,7 @@ class Loop:
                     log.info("%s works again after %d failed rounds", self.name, self._failing)
                     self._failing = self._unexpected = 0
                 self.last_good = time.monotonic()
+                self._due = self.last_good + pause
             if not self._ending:
                 await self._rest(pause)
 

@@ -66,10 +66,22 @@ def cancel(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str 
     return found
 
 
-def cancels_of(statements: Statements, worker: UUID) -> Program[list[tuple[UUID, UUID]]]:
-    """What this worker runs and shall stop: (id, claim id). Settles what others have left, besides."""
-    rows = yield statements("control.cancels_of", worker=worker)
-    return [(row[0], row[1]) for row in rows]
+def orders(statements: Statements, worker: UUID) -> Program[tuple[list[tuple[UUID, UUID]], str | None]]:
+    """What a worker is told.
+
+    Settles, besides, what others have left of cancels.
+
+    Returns:
+        What it runs and shall stop, as (id, claim id); and what it is asked itself: "drain", "stop" or None.
+    """
+    rows = yield statements("control.orders", worker=worker)
+    return [(row[0], row[1]) for row in rows if row[0] is not None], next((row[2] for row in rows if row[2]), None)
+
+
+def ask(statements: Statements, workers: Sequence[UUID], what: Literal["drain", "stop"]) -> Program[list[UUID]]:
+    """Ask live workers to end: "drain" gives jobs the grace, "stop" hands them back at once. Returns those that were asked."""
+    rows = yield statements("control.ask", workers=list(workers), what=what)
+    return [row[0] for row in rows]
 
 
 def run_now(statements: Statements, ids: Sequence[UUID]) -> Program[list[UUID]]:

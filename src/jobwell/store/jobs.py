@@ -10,7 +10,7 @@ from psycopg import AsyncConnection, AsyncCursor
 
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane, Mark
-from jobwell.core.outcome import Cancelled, Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Crashed, Failed, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
 
@@ -188,6 +188,16 @@ class JobVerbs:
             for job, claim, end in ends
         ]  # fmt: skip
         return await self._settle(conn, "jobs.cancelled", given)
+
+    async def crash(self, conn: "AsyncConnection[Any]", ends: Sequence[tuple[UUID, UUID, Crashed]], *, bound: int) -> set[UUID]:
+        """Its child died; after `bound` times, to the quarantine. Returns the ids that were no longer the caller's."""
+        return await self._lost(
+            conn, "jobs.crash",
+            {
+                "ids": [job for job, _, _ in ends], "claims": [claim for _, claim, _ in ends],
+                "hows": [end.how for _, _, end in ends], "bound": bound,
+            },
+        )  # fmt: skip
 
     async def held_by(self, conn: "AsyncConnection[Any]", worker: UUID) -> list[tuple[UUID, UUID]]:
         """What the store says this worker runs: (id, claim id)."""

@@ -51,6 +51,19 @@ class WorkerVerbs:
         """Send a notification to this worker alone."""
         yield self._statements("workers.echo", channel=self._statements.channel_of(worker), text=text)
 
+    def renew_for(self, worker: UUID, *, lease: float) -> Program[None]:
+        """Renew the lease of a worker that lives and cannot do it itself; it keeps the time of its own last beat."""
+        yield self._statements("workers.renew_for", id=worker, lease=lease)
+
+    def keeps_children(self, worker: UUID, *, children: int) -> Program[None]:
+        """It can run suspects alone."""
+        yield self._statements("workers.keeps_children", id=worker, children=children)
+
+    def suspect(self, worker: UUID, *, how: str, bound: int) -> Program[int]:
+        """Its process died: what it ran itself is suspect, and runs alone from now on. Returns how many there are."""
+        rows = yield self._statements("workers.suspect", worker=worker, how=how, bound=bound)
+        return int(rows[0][0])
+
     def say_idle(self, worker: UUID, *, idle: bool) -> Program[None]:
         """Whether an enqueue should wake this worker."""
         yield self._statements("workers.idle", id=worker, idle=idle)

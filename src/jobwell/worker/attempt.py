@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import random
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from jobwell.client import correlation
 from jobwell.core import text
@@ -22,9 +23,11 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.classify import classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
+from jobwell.core.envelope import version_of
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
     Cancelled,
+    Crashed,
     Failed,
     Failure,
     Outcome,
@@ -41,13 +44,16 @@ from jobwell.core.retry import next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
-from jobwell.worker.executors.threads import Threads
+from jobwell.worker.executors.children import CannotStart, Children, Died, TooMuchMemory
 from jobwell.worker.middleware import Middleware, compose
+
+log = logging.getLogger("jobwell.worker")
 
 Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 16_000
 UNKNOWN_DELAY = 30.0
+TOO_NEW_BOUND = 120  # times 30 s: an hour for a deploy
 OURS = tuple(str(Path(__file__).parents[1] / part) for part in ("worker", "testing"))
 OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
 
@@ -62,6 +68,7 @@ class Attempt:
         limit_at: monotonic time at which it is stopped.
         stopped: why it was told to stop, if it was.
         running: the asyncio task it runs in.
+        apart: whether it runs in a child process.
     """
 
     job: Claimed
@@ -73,6 +80,7 @@ class Attempt:
     stopped: Stop | None = None
     running: "asyncio.Task[None] | None" = None
     args: dict[str, Any] = field(default_factory=dict)
+    apart: bool = False
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind.
@@ -83,10 +91,17 @@ class Attempt:
         self.stopped = self.stopped or why
         if self.context is not None:
             self.context.tell_to_stop()
-        if why == "cancelled" and self.spec is not None and self.spec.executor == "thread":
+        if why == "cancelled" and not self.apart and self.spec is not None and not self.spec.coroutine:
             return
         if self.running is not None:
             self.running.cancel()
+
+
+class Plain(Protocol):
+    """Where plain functions run: on threads, or in a child on its main one."""
+
+    def submit(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        """Run it; its result or its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +109,11 @@ class Surroundings:
     """What all attempts of a worker share."""
 
     catalog: Catalog
-    threads: Threads
+    threads: Plain
     middleware: Sequence[Middleware]
     result_limit: int
     now: Callable[[], datetime]
+    children: Children | None = None
 
 
 def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:
@@ -116,6 +132,8 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     Returns:
         The outcome to be stored; None where the worker has lost the job and nothing may be written.
     """
+    if attempt.apart and around.children is not None:
+        return await _apart(attempt, around.children, around.now)
     refusal = _open(attempt)
     if refusal is not None:
         return refusal
@@ -129,8 +147,27 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
         except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
             return _again(attempt, Failure(type(error).__name__, "what it raised cannot be read"), None, around.now)
     if attempt.stopped == "timeout":
-        return _timed_out(attempt, around.now)
+        return timed_out(attempt, around.now)
     return _succeeded(attempt, result, around.result_limit)
+
+
+async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetime]) -> Outcome | None:
+    """The same in a child process; here is only what a child cannot tell of itself."""
+    spec = attempt.spec
+    if attempt.stopped is not None:
+        return _judge(attempt, asyncio.CancelledError(), now)
+    try:
+        outcome = await children.run(attempt.job, attempt.claim_id, spec.memory if spec is not None else None)
+    except asyncio.CancelledError as error:
+        return _judge(attempt, error, now)
+    except Died as death:
+        return None if attempt.stopped == "lost" else Crashed(death.how)
+    except TooMuchMemory as error:
+        return _again(attempt, Failure("MemoryLimit", str(error), kind="unknown"), None, now)
+    except CannotStart as error:
+        log.error("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, error)  # noqa: TRY400  it says all
+        return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY)
+    return timed_out(attempt, now) if attempt.stopped == "timeout" else outcome
 
 
 def _open(attempt: Attempt) -> Outcome | None:
@@ -140,7 +177,10 @@ def _open(attempt: Attempt) -> Outcome | None:
     if job.remaining is not None and job.remaining <= 0:
         return Failed(Reason.DEADLINE, OVERDUE, counts=False)
     try:
-        attempt.args = spec.signature.decode(job.args or "{}")
+        version, stored = version_of(job.args or "{}")
+        if version > spec.version:
+            return _too_new(attempt, version, spec.version)
+        attempt.args = spec.signature.decode(stored) if version == spec.version else _upgraded(spec, version, stored)
     except Exception as error:  # noqa: BLE001  classes of the user validate here, and raise what they like
         said = text.clean(_said(error), MESSAGE_LIMIT)
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
@@ -150,9 +190,28 @@ def _open(attempt: Attempt) -> Outcome | None:
     return None
 
 
+def _too_new(attempt: Attempt, version: int, known: int) -> Outcome:
+    """Made by a newer release, which is being deployed, or was taken back."""
+    told = f"its payload has version {version}, and this release knows {known}"
+    if attempt.job.postponements >= TOO_NEW_BOUND:
+        return Failed(Reason.UNSUPPORTED, Failure("TooNew", f"{told}; nobody who knows it has come"), counts=False)
+    log.warning("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, told)
+    return Released(told, UNKNOWN_DELAY)
+
+
+def _upgraded(spec: TaskSpec, version: int, stored: str) -> dict[str, Any]:
+    """Arguments of an older release, step by step. Where no step is declared, the forms are taken to be the same."""
+    args = spec.signature.read(stored)
+    for step in range(version, spec.version):
+        upgrade = spec.upgrades.get(step)
+        if upgrade is not None:
+            args = upgrade(args)
+    return spec.signature.validate(args)
+
+
 def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
     job = attempt.job
-    kind = Context if spec.executor == "async" else SyncContext
+    kind = Context if spec.coroutine else SyncContext
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
         monotonic=time.monotonic,
@@ -164,7 +223,7 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     assert spec is not None
     given = (attempt.context,) if spec.signature.context else ()
     call: Callable[[], Awaitable[Any]]
-    if spec.executor == "thread":
+    if not spec.coroutine:
         call = partial(_on_thread, around.threads, partial(spec.fn, *given, **attempt.args))
     elif not around.middleware:
         return await spec.fn(*given, **attempt.args)
@@ -176,7 +235,7 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     return await call()
 
 
-def _on_thread(threads: Threads, call: Callable[[], Any]) -> Awaitable[Any]:
+def _on_thread(threads: Plain, call: Callable[[], Any]) -> Awaitable[Any]:
     return threads.submit(call)
 
 
@@ -184,7 +243,7 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     if attempt.stopped == "lost":
         return None
     if attempt.stopped == "timeout":
-        return _timed_out(attempt, now)
+        return timed_out(attempt, now)
     if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
         return Released("shutdown")
     if attempt.stopped == "cancelled":
@@ -205,7 +264,8 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     return _again(attempt, failure, None, now)
 
 
-def _timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
+def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
+    """What becomes of an attempt that is over its time limit."""
     spec, job = attempt.spec, attempt.job
     assert spec is not None
     if job.remaining is not None and job.remaining <= spec.timeout:

@@ -7,13 +7,14 @@ worker is idle, look once more, and only then rest, a little longer each time.
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection
 
 from jobwell.core.catalog import Catalog
-from jobwell.core.ids import new_id
+from jobwell.core.ids import alone, new_id
 from jobwell.core.marks import Lane, Mark, Marks
 from jobwell.core.outcome import Released
 from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
@@ -23,6 +24,7 @@ from jobwell.store.workers import WorkerVerbs
 
 log = logging.getLogger("jobwell.worker")
 
+APART_EVERY = 1.0  # seconds between two looks for suspects; for declared process tasks it looks at each round
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
 CLAIMS_PER_ROUND = 8
@@ -63,6 +65,21 @@ class Rotation:
             self._top = rows[0].rank
 
 
+@dataclass(frozen=True)
+class Apart:
+    """Jobs that run in children: claimed by themselves, no more than there are free children.
+
+    Attributes:
+        gates: of tasks declared so.
+        suspects: gates of jobs whose process has died.
+        free: tells the free children.
+    """
+
+    gates: Sequence[int]
+    suspects: Sequence[int]
+    free: Callable[[], int]
+
+
 class Fetcher:
     """The claiming service of a worker.
 
@@ -72,6 +89,7 @@ class Fetcher:
         held: what the worker's memory holds, for reconciliation: (id, claim id).
         batch: jobs in one claim at the most.
         reconcile_every: seconds between two comparisons of that with the store.
+        apart: what runs in children; None where there are none.
     """
 
     def __init__(
@@ -90,6 +108,7 @@ class Fetcher:
         clock: Callable[[], float],
         reconcile_every: float,
         batch: int,
+        apart: Apart | None = None,
     ) -> None:
         self._worker = worker
         self._queues = list(queues)
@@ -102,7 +121,13 @@ class Fetcher:
         self._begin = begin
         self._held = held
         self._clock = clock
-        self._gates = [spec.gate for spec in catalog]
+        self._apart = apart
+        self._apart_at = 0.0
+        self._gates = [gate for spec in catalog for gate in spec.gates]
+        if apart is None:
+            self._gates += [alone(gate) for gate in self._gates]  # better here than never
+        else:
+            self._gates = [gate for gate in self._gates if gate not in apart.gates]
         self._rotation = Rotation(self._gates)
         self._marks = Marks()
         self._empty = 0
@@ -117,13 +142,17 @@ class Fetcher:
     async def tick(self) -> float:
         """One claim. Returns how long to rest."""
         free = self._free()
-        if self.paused or free <= 0:
-            return 3600.0  # woken when a slot is free
+        if self.paused or (free <= 0 and (self._apart is None or self._apart.free() <= 0)):
+            return 3600.0  # woken when a slot or a child is free
         async with self._link.use() as conn:
             # Also now and then: a claim that we gave up may be carried out by the server later.
             if self._doubtful or self._clock() >= self._reconcile_at:
                 await self._reconcile(conn)
+            began = await self._claim_apart(conn)
+            if free <= 0:
+                return 0.0 if began else APART_EVERY
             rows, want = await self._claims_while_full(conn, free)
+            rows = rows or began
             if len(rows) >= want:
                 if self._idle:
                     await self._say(conn, idle=False)
@@ -150,6 +179,20 @@ class Fetcher:
             want = min(free, self._batch)
             rows = await self._claim(conn, want)
         return rows, want
+
+    async def _claim_apart(self, conn: "AsyncConnection[Any]") -> list[Claimed]:
+        apart = self._apart
+        if apart is None or apart.free() <= 0 or not (apart.gates or self._clock() >= self._apart_at):
+            return []
+        self._apart_at = self._clock() + APART_EVERY
+        claim_id = new_id()
+        request = ClaimRequest(self._worker, claim_id, self._queues, [*apart.gates, *apart.suspects], apart.free())
+        self._doubtful = True
+        rows = await self._jobs.claim(conn, request)
+        if rows:
+            self._begin(await self._with_payloads(conn, rows), claim_id)
+        self._doubtful = False
+        return rows
 
     def failed(self, error: BaseException) -> None:
         """A round failed; the answer to a claim may be lost."""
@@ -223,5 +266,12 @@ class Fetcher:
         """Learn gates of known tasks that another release declared with other resources."""
         self._discover_at = self._clock() + DISCOVER_EVERY
         for gate, task in (await self._jobs.gates(conn, self._queues)).items():
-            if task in self._catalog and gate not in self._gates:
+            spec = self._catalog.get(task)
+            if (
+                spec is None
+                or gate in self._gates
+                or (self._apart is not None and gate in (*self._apart.gates, *self._apart.suspects))
+            ):
+                continue
+            if spec.executor != "process":
                 self._gates.append(gate)

@@ -11,10 +11,11 @@ from uuid import UUID
 
 import psycopg
 
-from jobwell.core.outcome import Cancelled, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Crashed, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.worker.attempt import Attempt
+from jobwell.worker.housekeeping.rescue import CRASHES_BOUND
 
 log = logging.getLogger("jobwell.worker")
 
@@ -50,6 +51,10 @@ class Finisher:
     def waiting(self) -> int:
         """Outcomes that are not stored yet."""
         return len(self._waiting)
+
+    def gathered(self) -> list[Ended]:
+        """What waits to be stored."""
+        return list(self._waiting)
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take an outcome in."""
@@ -109,6 +114,8 @@ class Finisher:
                 bare = Released("handed back", outcome.delay)
             case Cancelled():
                 bare = Cancelled()
+            case Crashed():
+                bare = Crashed("its process died")
         await self._store([(attempt, bare)])
 
     async def _store(self, batch: list[Ended]) -> set[UUID]:
@@ -136,6 +143,9 @@ class Finisher:
         over = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Cancelled)]
         if over:
             lost |= await self._verbs.cancelled(conn, over)
-        if again or back:
+        died = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Crashed)]
+        if died:
+            lost |= await self._verbs.crash(conn, died, bound=CRASHES_BOUND)
+        if again or back or died:
             self._soon()
         return lost

@@ -197,14 +197,24 @@ class LoopWatch:
         ask: schedules a callback on the loop, from any thread.
         report: told of a blockage: for how long, and the stack of the loop's thread.
         stack: reads that stack.
+        alive: told at every look that this thread lives.
+        over: told at every look for how long the loop has not answered, beyond what is reported.
     """
 
     def __init__(
-        self, ask: Callable[[Callable[[], None]], None], report: Callable[[float, str], None], stack: Callable[[], str]
+        self,
+        ask: Callable[[Callable[[], None]], None],
+        report: Callable[[float, str], None],
+        stack: Callable[[], str],
+        *,
+        alive: Callable[[], None] = lambda: None,
+        over: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._ask = ask
         self._report = report
         self._stack = stack
+        self._alive = alive
+        self._over = over
         self._asked: float | None = None
         self._reported = False
         self.lag = 0.0
@@ -212,12 +222,15 @@ class LoopWatch:
     def look(self) -> None:
         """Ask again, or report that the last question is still open."""
         now = time.monotonic()
+        self._alive()
         if self._asked is None:
             self._asked, self._reported = now, False
             self._ask(self._answer)
         elif now - self._asked > BLOCKED_AFTER and not self._reported:
             self._reported = True
             self._report(now - self._asked, self._stack())
+        elif self._reported:
+            self._over(now - self._asked)
 
     def _answer(self) -> None:
         if self._asked is not None:

@@ -5,6 +5,7 @@ taken back at once instead of at the end of its lease.
 """
 
 import logging
+import math
 import os
 import random
 import signal
@@ -13,14 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+import psutil
+
 from jobwell.core.ids import new_id
+from jobwell.worker.pulse import VARIABLE, Listener
 
 log = logging.getLogger("jobwell.supervisor")
 
 CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
+ASKED = 6  # an operator has ended it: it is not started again
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
+LATE = 30.0  # seconds for which a loop of a ready worker may be without a good round
 PROVEN = 5.0
 STAGGER = 0.1  # seconds between the first starts: the server forks three processes for each
 STEADY = 60.0  # seconds of life after which a death is not part of a series
@@ -38,6 +45,8 @@ class Child:
     started: float = 0.0
     deaths: int = 0
     start_at: float = 0.0
+    listener: Listener | None = None
+    renewed: float = 0.0
 
 
 class Supervisor:
@@ -48,7 +57,10 @@ class Supervisor:
         processes: how many.
         grace: seconds that a child may take to drain.
         environ: more variables for the children.
-        died: told of a dead child's worker id, to take its jobs back.
+        died: told of a dead child's worker id and how it died, to take its jobs back.
+        lease: seconds; a child that gives no sign of life for half of it, and lives, has its lease renewed from here.
+        renew: renews the lease of a worker.
+        hang: seconds without a sign of life after which a child is killed.
     """
 
     def __init__(
@@ -56,12 +68,19 @@ class Supervisor:
         command: Callable[[UUID], Sequence[str]],
         processes: int,
         grace: float,
-        died: Callable[[UUID], None],
+        died: Callable[[UUID, str], None],
         environ: Mapping[str, str],
+        *,
+        lease: float,
+        renew: Callable[[UUID], None],
+        hang: float,
     ) -> None:
         self._command = command
         self._grace = grace
         self._died = died
+        self._lease = lease
+        self._renew = renew
+        self._hang = hang
         self._environ = {**os.environ, **environ, "JOBWELL_CHILD": "1"}
         now = time.monotonic()
         self._children = [Child(number, start_at=now + number * STAGGER) for number in range(processes)]
@@ -75,6 +94,23 @@ class Supervisor:
         """A stop signal arrived; the second one ends the grace."""
         self._signals += 1
         self._events.set()
+
+    def report(self) -> dict[str, Any]:
+        """What is known of the processes: `healthy` while they live and give signs, `ready` while one of them claims."""
+        found = []
+        for child in self._children:
+            process, listener = child.process, child.listener
+            lives = process is not None and listener is not None
+            silent = round(listener.silent, 1) if listener is not None and lives else None
+            found.append({"process": child.number + 1, "pid": process.pid if process else None, "silent": silent,
+                          "deaths": child.deaths, **(listener.told if listener is not None and lives else {})})  # fmt: skip
+        living = [each for each in found if each["silent"] is not None]
+        working = [each for each in living if "worker" in each and not each["draining"] and each["silent"] < self._hang]
+        return {
+            "healthy": all(each["silent"] < self._hang for each in living),
+            "ready": any(each["renewed"] < self._lease and max(each["late"].values(), default=0.0) < LATE for each in working),
+            "stopping": self._signals > 0, "processes": found,
+        }  # fmt: skip
 
     def run(self) -> int:
         """Supervise. Returns the exit code: 0 after a clean stop, 78 where no child could start, else a child's."""
@@ -108,21 +144,41 @@ class Supervisor:
                 code = child.process.poll()
                 if code is not None:
                     self._ended(child, code)
+                else:
+                    self._listen(child)
             elif not self._signals and time.monotonic() >= child.start_at:
                 self._start(child)
+
+    def _listen(self, child: Child) -> None:
+        """A process that lives and gives no sign holds the interpreter lock: its lease is kept, for a while."""
+        assert child.listener is not None
+        assert child.process is not None
+        silent, now = child.listener.silent, time.monotonic()
+        if silent < self._lease / 2 or now - child.renewed < self._lease / 4 or _stands_still(child.process.pid):
+            return
+        child.renewed = now
+        if silent > self._hang:
+            log.error("worker process %d has given no sign of life for %.0f s and is killed", child.number + 1, silent)
+            child.process.kill()
+        elif child.worker is not None:
+            threading.Thread(target=self._renew, args=(child.worker,), daemon=True).start()
 
     def _start(self, child: Child) -> None:
         child.worker = new_id()
         child.started = time.monotonic()
         # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
         # The pipe on stdin is how the child notices that the supervisor is gone, however it went.
+        child.listener = Listener(time.monotonic)
         child.process = subprocess.Popen(  # noqa: S603
-            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True,
-            env=self._environ,
+            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True, pass_fds=[child.listener.theirs],
+            env={**self._environ, VARIABLE: str(child.listener.theirs)},
         )  # fmt: skip
+        child.listener.given()
 
     def _ended(self, child: Child, code: int) -> None:
         worker, child.process = child.worker, None
+        if child.listener is not None:
+            child.listener.close()
         self._proven = self._proven or time.monotonic() - child.started > PROVEN
         if self._signals:
             self._code = self._code or (0 if code in CLEAN else code)
@@ -130,9 +186,16 @@ class Supervisor:
             self._code = EXIT_CONFIG
             self.signal()
             return
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        if code == ASKED:
+            child.start_at = math.inf
+            log.warning("worker process %d ended as an operator asked", child.number + 1)
+            if all(each.process is None and each.start_at == math.inf for each in self._children):
+                self.signal()
+            return
         if code != 0 and worker is not None:
             # In a thread: the store may not answer, and signals and the other children must not wait for it.
-            threading.Thread(target=self._died, args=(worker,), daemon=True).start()
+            threading.Thread(target=self._died, args=(worker, how), daemon=True).start()
         if self._signals:
             return
         steady = time.monotonic() - child.started > STEADY
@@ -140,5 +203,12 @@ class Supervisor:
         delay = 0.0 if code == 0 or child.deaths == 1 else min(LONGEST_BACKOFF, 0.5 * 2 ** (child.deaths - 1))
         delay *= random.uniform(0.75, 1.25)  # noqa: S311  what died together need not come back together
         child.start_at = time.monotonic() + delay
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         log.warning("worker process %d %s; it is started again%s", child.number + 1, how, f" in {delay:.0f} s" if delay else "")
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether the process is stopped from outside: then nobody may speak for it."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True

@@ -4,7 +4,7 @@
 * finisher: stores outcomes
 * heartbeat: renews the lease, passes wake-ups on
 * limits: stops what is over its time
-* cancels: tells running jobs that an operator has cancelled them
+* orders: what operators tell: cancelled jobs, and to end
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
@@ -27,8 +27,8 @@ import psycopg
 
 import jobwell
 from jobwell.app import App
-from jobwell.core.errors import StoreError, StoreUnavailable
-from jobwell.core.ids import new_id
+from jobwell.core.errors import SettingsError, StoreError, StoreUnavailable
+from jobwell.core.ids import alone, new_id
 from jobwell.core.outcome import Outcome, Released
 from jobwell.core.published import publish
 from jobwell.runtime.loop import Loop
@@ -42,23 +42,28 @@ from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
 from jobwell.worker.ears import Ears, Echo
+from jobwell.worker.escape import settle
+from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.fetcher import Fetcher
+from jobwell.worker.fetcher import Apart, Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import Heartbeat, LoopWatch
 from jobwell.worker.housekeeping.bulk import Bulk
-from jobwell.worker.housekeeping.cancels import Cancels
 from jobwell.worker.housekeeping.due import Due
+from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.limits import Limits
+from jobwell.worker.loading import name_of
+from jobwell.worker.pulse import Pulse
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_FAILED, EXIT_LOST = 0, 1, 3
+EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_BLOCKED, EXIT_ASKED = 0, 1, 3, 4, 5, 6
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
 BATCH = 500  # jobs: below it a statement costs more than it carries
 LONGEST_PAUSE = 2.0  # seconds between two attempts to begin
+ESCAPE_AFTER = 1.0  # seconds beyond a time limit after which a blocked loop is left behind
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
@@ -96,12 +101,18 @@ class Worker:
         self._at_once = False
         self._exit = EXIT_OK
         self._ready = asyncio.Event()
+        self._apart = 0  # of these, in children: they take no slot
         self.finished = 0
 
     @property
     def busy(self) -> int:
         """Jobs whose slots are taken."""
         return len(self._running)
+
+    @property
+    def stuck(self) -> int:
+        """Threads left behind by time limits."""
+        return self._threads.stuck
 
     async def ready(self) -> None:
         """Wait until it is registered and claims."""
@@ -115,7 +126,7 @@ class Worker:
         self._stop.set()
 
     async def run(self) -> int:
-        """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
+        """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost, 4 too many stuck threads.
 
         A store that cannot be reached, or has no room, is waited for.
 
@@ -144,6 +155,8 @@ class Worker:
             for loop in self._loops:
                 await loop.stop()
             await self._leave()
+            if self._children is not None:
+                self._children.close()
             self._threads.close()
             await self._echo.close()
             for link in (self._claims, self._ends):
@@ -159,12 +172,15 @@ class Worker:
         self._ends = Link(database, "finish")
         self._pulse = self._heartbeat()
         self._threads = Threads(asyncio.get_running_loop())
-        self._around = Surroundings(self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now)
+        self._children = self._make_children()
+        self._around = Surroundings(
+            self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children
+        )
         self._drained = asyncio.Event()
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=self._begin, held=self._held,
-            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch,
+            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         self._finisher = Finisher(self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due)
@@ -174,7 +190,7 @@ class Worker:
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
         bulk = Bulk(database.statements, self._claims)
-        cancels = Cancels(database.statements, self._claims, self.id, self._cancel)
+        orders = Orders(database.statements, self._claims, self.id, stop=self._cancel, end=self._asked)
         limits = Limits(lambda: list(self._running.values()), time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
@@ -184,8 +200,27 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick), make("cancels", cancels.tick),
+            make("bulk", bulk.tick), make("orders", orders.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
+
+    def _make_children(self) -> Children | None:
+        """Where jobs run alone. They must find the app by its name; without one, suspects run here, like everything."""
+        target, declared = name_of(self._app), [spec.name for spec in self._app.catalog if spec.executor == "process"]
+        if declared and target is None:
+            raise SettingsError(
+                f"the task {declared[0]} runs in a child process, and the app is in no module where a child finds it"
+            )
+        if target is None or sys.platform == "win32":
+            return None
+        return Children(self._settings.children, target, self._threads, self._now)
+
+    def _what_runs_apart(self) -> Apart | None:
+        children = self._children
+        if children is None:
+            return None
+        specs = list(self._app.catalog)
+        declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
+        return Apart(declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._apart)
 
     def _loop(
         self, name: str, tick: Callable[[], Awaitable[float]], failed: Callable[[BaseException], None] | None = None
@@ -203,7 +238,9 @@ class Worker:
             frame = sys._current_frames().get(thread)  # noqa: SLF001  there is no other way to see where a thread stands
             return "".join(traceback.format_stack(frame)) if frame else ""
 
-        watch = LoopWatch(on_loop, self._blocked, stack)
+        pulse = Pulse.of_process()
+        over = partial(self._escape, loop) if os.environ.get("JOBWELL_CHILD") else lambda _: None
+        watch = LoopWatch(on_loop, self._blocked, stack, alive=lambda: pulse.beat(self._told()), over=over)
         self._echo = Echo(self._claims, self._workers, self.id, on_loop)
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._running),
@@ -250,6 +287,15 @@ class Worker:
             await link.close()
         self._pulse.drop()
 
+    async def _watch_threads(self) -> float:
+        """Stuck threads are replaced, up to as many as there are slots; then the whole process is."""
+        stuck = self._threads.stuck
+        if stuck >= self.slots and not self._stop.is_set():
+            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
+            self._exit = EXIT_STUCK
+            self._stop.set()
+        return 1.0
+
     async def _register(self) -> None:
         host, database = socket.gethostname(), self._database
         specs = {spec.name: publish(spec) for spec in self._app.catalog}  # before the lease begins: it may take a moment
@@ -258,13 +304,15 @@ class Worker:
                 self.id, lease=self._settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
             await arun(conn, catalog.publish(database.statements, self.id, specs, release=jobwell.__version__))
+            if self._children is not None:
+                await arun(conn, self._workers.keeps_children(self.id, children=self._children.size))
 
     def _now(self) -> datetime:
         """The database's time, as far as the last heartbeat told."""
         return datetime.now(UTC) + self._pulse.skew
 
     def _free(self) -> int:
-        free = self.slots - len(self._running)
+        free = self.slots - len(self._running) + self._apart
         # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
         # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
         if free < self._batch and self._finisher.waiting:
@@ -278,8 +326,15 @@ class Worker:
         create = asyncio.get_running_loop().create_task
         for row in rows:
             attempt = begin(row, claim_id, self._app.catalog)
+            attempt.apart = self._runs_apart(row, attempt)
+            self._apart += attempt.apart
             self._running[row.id, claim_id] = attempt
             create(self._attempt(attempt))  # the loop holds it until its first step, and the attempt from then on
+
+    def _runs_apart(self, row: Claimed, attempt: Attempt) -> bool:
+        if self._children is None or attempt.spec is None:
+            return False
+        return attempt.spec.executor == "process" or row.gate in map(alone, attempt.spec.gates)
 
     async def _attempt(self, attempt: Attempt) -> None:
         outcome: Outcome | None
@@ -300,6 +355,7 @@ class Worker:
         for attempt in attempts:
             if self._running.pop((attempt.job.id, attempt.claim_id), None) is not None:
                 self.finished += 1
+                self._apart -= attempt.apart
         self._wake_fetcher()
         if self._stop.is_set():
             self._wake_drain()
@@ -310,6 +366,14 @@ class Worker:
             if attempt.stopped is None:
                 log.info("job %s (%s) is cancelled by an operator", job, attempt.job.task)
             attempt.stop("cancelled")
+
+    def _asked(self, what: str) -> None:
+        if not self._stop.is_set():
+            log.warning("an operator asks this worker to %s", what)
+            self._exit = EXIT_ASKED
+            self.stop()
+        if what == "stop" and not self._at_once:
+            self.stop()
 
     def _wake_fetcher(self) -> None:
         self._fetch_loop.wake()
@@ -325,7 +389,7 @@ class Worker:
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
-        if self._exit == EXIT_OK:
+        if self._exit in (EXIT_OK, EXIT_STUCK, EXIT_ASKED):
             await self._briefly(self._fetcher.reconcile())
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)
@@ -366,6 +430,34 @@ class Worker:
     def _blocked(self, seconds: float, stack: str) -> None:
         names = ", ".join(sorted({a.job.task for a in list(self._running.values()) if a.spec and a.spec.executor == "async"}))
         log.warning("the event loop has been blocked for %.1f s by one of: %s\n%s", seconds, names or "no job", stack)
+
+    def _escape(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        """In the heartbeat's thread: the loop has stood still for so long. Where a job over its limit is the reason, end."""
+        with contextlib.suppress(Exception):  # it asks another thread's loop: whatever is wrong there, the next look asks again
+            task = asyncio.current_task(loop)
+            culprit = next((a for a in list(self._running.values()) if a.running is task), None) if task else None
+            if culprit is None or time.monotonic() < culprit.limit_at + ESCAPE_AFTER:
+                return
+            log.error(
+                "job %s (%s) has blocked the event loop for %.0f s, over its time limit; it is recorded as timed out, its"
+                " neighbours go back, and this process is replaced", culprit.job.id, culprit.job.task, seconds,
+            )  # fmt: skip
+            try:
+                settle(
+                    self._database, self.id, culprit=culprit, running=list(self._running.values()),
+                    ended=self._finisher.gathered(), now=self._now,
+                )  # fmt: skip
+            finally:
+                logging.shutdown()
+                os._exit(EXIT_BLOCKED)
+
+    def _told(self) -> dict[str, Any]:
+        """What the supervisor may know of this process."""
+        return {
+            "worker": str(self.id), "busy": len(self._running), "slots": self.slots, "stuck": self._threads.stuck,
+            "draining": self._stop.is_set(), "renewed": round(self._pulse.silent, 1),
+            "late": {loop.name: round(loop.late, 1) for loop in self._loops if loop.late > 1},
+        }  # fmt: skip
 
     def _lease_lost(self, why: str) -> None:
         if self._exit == EXIT_LOST:

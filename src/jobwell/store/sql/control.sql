@@ -36,8 +36,14 @@ order by 1;
 -- name: cancel
 select id, outcome from jobwell.cancel(:ids::uuid[], :actor, :why);
 
--- name: cancels_of
-select id, claim_id from jobwell.cancels_of(:worker);
+-- name: orders
+-- What a worker is told: jobs to stop, and what it is asked itself.
+select id, claim_id, null as asked from jobwell.cancels_of(:worker)
+union all
+select null, null, w.asked from jobwell.workers w where w.id = :worker and w.asked is not null;
+
+-- name: ask
+update jobwell.workers set asked = :what where id = any (:workers::uuid[]) and state <> 'dead' returning id;
 
 -- name: run_now
 -- Jobs that wait for another attempt become ready; their failures stay counted.

@@ -91,3 +91,6 @@ select id, claim_id from jobwell.jobs where state = 'running' and worker = :work
 
 -- name: flip_due
 select flipped, next_in from jobwell.flip_due(:limit::integer);
+
+-- name: crash
+select * from jobwell.crash(:ids::uuid[], :claims::uuid[], :hows::text[], :bound::integer);

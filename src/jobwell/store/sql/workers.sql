@@ -55,3 +55,12 @@ order by started_at limit 2;
 -- What a worker runs now, longest first.
 select id, task, queue, tenant, 100 - rank as priority, attempt, started_at, extract(epoch from jobwell.now() - started_at)::float8 as seconds
 from jobwell.jobs where state = 'running' and worker = :worker order by started_at, id limit :limit;
+
+-- name: suspect
+select jobwell.suspect(:worker, :how, :bound::integer);
+
+-- name: keeps_children
+update jobwell.workers set children = :children where id = :id;
+
+-- name: renew_for
+update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease) where id = :id and state <> 'dead';

@@ -26,6 +26,7 @@ class Threads:
         self._idle = 0
         self._made = 0
         self._guard = threading.Lock()
+        self._under_way: set[asyncio.Future[Any]] = set()
 
     def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Begin now, with a copy of the caller's context variables.
@@ -33,6 +34,7 @@ class Threads:
         Cancelling the future does not stop the function: its late result is dropped.
         """
         future = self._loop.create_future()
+        self._under_way.add(future)
         with self._guard:
             if self._idle > 0:
                 self._idle -= 1
@@ -41,6 +43,11 @@ class Threads:
                 threading.Thread(target=self._serve, name=f"jobwell-{self._made}", daemon=True).start()
         self._work.put((call, future, contextvars.copy_context()))
         return future
+
+    @property
+    def stuck(self) -> int:
+        """Functions that were left behind and have not come back: their attempts are over, their threads are not."""
+        return sum(future.cancelled() for future in self._under_way)
 
     def close(self) -> None:
         """Let idle threads end."""
@@ -64,10 +71,14 @@ class Threads:
             with self._guard:
                 self._idle += 1
             try:
-                self._loop.call_soon_threadsafe(deliver, future, result, error)
+                self._loop.call_soon_threadsafe(self._deliver, future, result, error)
             except RuntimeError:  # the loop is closed: the worker has ended meanwhile
                 return
             del result, error, future
+
+    def _deliver(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+        self._under_way.discard(future)
+        deliver(future, result, error)
 
 
 def deliver(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:

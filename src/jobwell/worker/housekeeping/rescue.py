@@ -11,6 +11,7 @@ from jobwell.store.workers import WorkerVerbs
 log = logging.getLogger("jobwell.worker")
 
 PIECE = 200
+CRASHES_BOUND = 3  # deaths of its process: by then it is the job
 LOSSES_BOUND = 10  # a vanished host is rarely the job's fault; a job that keeps vanishing is looked at by a human
 
 

@@ -1,6 +1,5 @@
-"""Tells running jobs that an operator has cancelled them."""
+"""What operators tell this worker: cancelled jobs, and to end itself."""
 
-import logging
 from collections.abc import Callable
 from uuid import UUID
 
@@ -8,29 +7,33 @@ from jobwell.store import control
 from jobwell.store.link import Link
 from jobwell.store.statements import Statements, arun
 
-log = logging.getLogger("jobwell.worker")
-
 EVERY = 1.0
 
 
-class Cancels:
+class Orders:
     """The service that asks for them.
 
     Args:
-        worker: whose jobs.
+        worker: who asks.
         stop: stops an attempt by its job and claim.
+        end: ends the worker: "drain" or "stop".
     """
 
-    def __init__(self, statements: Statements, link: Link, worker: UUID, stop: Callable[[UUID, UUID], None]) -> None:
+    def __init__(
+        self, statements: Statements, link: Link, worker: UUID, *, stop: Callable[[UUID, UUID], None], end: Callable[[str], None]
+    ) -> None:
         self._statements = statements
         self._link = link
         self._worker = worker
         self._stop = stop
+        self._end = end
 
     async def tick(self) -> float:
         """One look. A job that goes on is told again each time."""
         async with self._link.use() as conn:
-            found = await arun(conn, control.cancels_of(self._statements, self._worker))
-        for job, claim in found:
+            cancelled, asked = await arun(conn, control.orders(self._statements, self._worker))
+        for job, claim in cancelled:
             self._stop(job, claim)
+        if asked is not None:
+            self._end(asked)
         return EVERY

@@ -1,0 +1,56 @@
+"""User code that stops everything in its process: the loop, or even the interpreter."""
+
+from jobwell import App
+from tests.crash import app_under_test as tasks
+from tests.crash.conftest import LEASE, SIGSTOP, Fleet
+from tests.crash.test_poison import put
+from tests.waiting import until
+
+
+def test_a6_code_that_holds_the_interpreter_lock_keeps_its_lease_and_runs_once(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=5)
+    shop.enqueue_many([tasks.clutch.job(3 * LEASE, "c")])
+    until(lambda: fleet.marks("start") == 1)
+    fleet.start(slots=5)  # another one, which would rescue it
+    until(lambda: fleet.finished() == 1, timeout=10 * LEASE)
+    shop.close()
+    assert fleet.marks("start") == 1
+    assert fleet.one("select count(*) from attempts") == 0
+
+
+def test_a_worker_that_is_stopped_from_outside_is_not_spoken_for(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    first = fleet.start(slots=5)
+    shop.enqueue_many([tasks.nap.job(60, "n")])
+    until(lambda: fleet.marks("start") == 1)
+    (worker,) = fleet.children(first)
+    worker.send_signal(SIGSTOP)
+    fleet.start(slots=5)
+    until(lambda: fleet.marks("start") == 2, timeout=10 * LEASE, what="another worker has taken it over")
+    shop.close()
+    assert fleet.one("select losses from jobs") == 1
+
+
+def test_a_silent_worker_is_killed_in_the_end(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=5, hang="10s")
+    shop.enqueue_many([tasks.clutch.job(120, "c")])
+    until(lambda: "given no sign of life" in fleet.log.read_text(), timeout=40)
+    until(lambda: fleet.one("select crashes from jobs") == 1)
+    shop.close()
+
+
+def test_c2_a_loop_that_is_blocked_over_the_limit_is_left_behind(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=5)
+    shop.enqueue_many([tasks.nap.job(4.0, str(n)) for n in range(3)])
+    until(lambda: fleet.marks("start") == 3)
+    shop.enqueue_many([tasks.spin.job("s")])
+    found = until(lambda: fleet.rows("select task, reason, error_type, failures, crashes from quarantine"), timeout=30)
+    assert found == [("spin", "exhausted", "TimeLimit", 1, 0)]
+    until(lambda: fleet.finished() == 3, timeout=30, what="the neighbours finish in another process")
+    shop.close()
+    assert fleet.rows("select distinct failures, attempt from finished") == [(0, 1)]
+    assert fleet.rows("select outcome, count(*) from attempts group by 1 order by 1") == [("failed", 1), ("released", 3)]
+    assert "has blocked the event loop" in fleet.log.read_text()

@@ -1,0 +1,64 @@
+"""A job that kills the whole worker: it is found, and its neighbours finish."""
+
+import os
+import signal
+from typing import Any
+
+from jobwell import App
+from tests.crash import app_under_test as tasks
+from tests.crash.conftest import SIGKILL, Fleet
+from tests.waiting import until
+
+
+def put(app: App, fleet: Fleet) -> App:
+    tasks.app.override({"database_url": fleet.url, "schema": fleet.schema})
+    return tasks.app
+
+
+def test_a5_neighbours_of_a_poison_job_finish_and_only_it_is_quarantined(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=20)
+    neighbours = [str(n) for n in range(9)]
+    shop.enqueue_many([*(tasks.nap.job(1.0, n) for n in neighbours), tasks.poison.job(0.4, "p")])
+    until(lambda: fleet.finished() == 9, timeout=40, what="the neighbours finish")
+    found = until(lambda: fleet.rows("select task, reason, crashes, losses, message from quarantine"), timeout=60)
+    shop.close()
+    ((task, reason, crashes, losses, message),) = found
+    assert (task, reason, crashes, losses) == ("poison", "crashed", 3, 0)
+    assert os.uname().nodename in message
+    assert fleet.one("select max(failures) from finished") == 0
+    # The worker died once. Afterwards every suspect ran alone, so poison killed only its own children.
+    assert (
+        fleet.one("select count(distinct worker) from attempts where outcome = 'crashed' and note like '%worker''s process%'")
+        == 1
+    )
+    assert fleet.one("select count(*) from attempts where outcome = 'crashed' and note not like '%worker''s process%'") == 2
+
+
+def test_what_ran_in_a_child_is_no_suspect_when_the_worker_is_killed(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    supervisor = fleet.start(slots=5)
+    shop.enqueue_many([tasks.shielded.job(1.5, "s"), tasks.nap.job(1.5, "n")])
+    until(lambda: fleet.marks("start") == 2)
+    (worker,) = fleet.children(supervisor)
+    family = worker.children(recursive=True)
+    worker.send_signal(SIGKILL)
+    until(lambda: fleet.finished() == 2, timeout=40)
+    shop.close()
+    outcomes: dict[str, Any] = dict(
+        fleet.rows("select f.task, a.outcome from attempts a join finished f on f.id = a.job_id where a.outcome <> 'succeeded'")
+    )
+    assert outcomes == {"shielded": "lost", "nap": "crashed"}
+    until(lambda: not [each for each in family if each.is_running() and each.status() != "zombie"], what="its children are gone")
+
+
+def test_a_worker_that_ends_by_itself_leaves_no_suspects(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    supervisor = fleet.start(slots=5)
+    shop.enqueue_many([tasks.nap.job(30, "n")])
+    until(lambda: fleet.marks("start") == 1)
+    (worker,) = fleet.children(supervisor)
+    worker.send_signal(signal.SIGTERM)
+    until(lambda: fleet.one("select count(*) from attempts where outcome = 'released'") == 1, timeout=20)
+    shop.close()
+    assert fleet.one("select sum(crashes + losses) from jobs") == 0

@@ -1,0 +1,28 @@
+"""The app of `tasks.py` on the test's tables; its children find it through the environment."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from psycopg import Connection
+
+from jobwell import App
+from tests.worker.apart import tasks
+from tests.worker.helpers import Desk
+
+
+@pytest.fixture
+def app(database_url: str, schema: str, conn: "Connection[Any]", monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """The app that children import; it leads to the same tables there, by the environment."""
+    monkeypatch.setenv("JOBWELL_DATABASE_URL", database_url)
+    monkeypatch.setenv("JOBWELL_SCHEMA", schema)
+    tasks.app.close()
+    tasks.app.override({"database_url": database_url, "schema": schema})
+    yield tasks.app
+    tasks.app.close()
+
+
+@pytest.fixture
+def desk(app: App, conn: "Connection[Any]") -> Desk:
+    """What the store says."""
+    return Desk(app, conn)

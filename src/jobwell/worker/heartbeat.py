@@ -169,6 +169,8 @@ class Heartbeat:
             began, mode = time.monotonic(), self._ears.mode
             told = run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy(), wakeups=mode))
             if told is None:
+                if self._stopping.is_set():  # it has left by itself meanwhile
+                    return
                 self._lost("this worker was declared dead; another one has its jobs")
                 self._stopping.set()
                 return

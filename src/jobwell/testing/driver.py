@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from jobwell.store.database import Database
-from jobwell.store.link import Link
 from jobwell.testing.errors import TestbedError
 from jobwell.testing.link import BlockingLink
 from jobwell.worker.executors.threads import Threads, deliver
@@ -95,7 +94,7 @@ class Driver:
 
     def __init__(self, database: Database) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.link: Link = BlockingLink(database)
+        self.link = BlockingLink(database)
         self.threads: Here | None = None
 
     def run(self, make: Callable[[Here], Coroutine[Any, Any, T]], instead: str) -> T:
@@ -124,15 +123,19 @@ class Driver:
 
     def calm(self) -> None:
         """Cancel what tasks have left on the loop: in production it would go on, here it would reach into the next test."""
-        if self._loop is not None:
-            self._calm(self._loop)
+        loop = self._loop
+        if loop is not None and asyncio.all_tasks(loop):
+            _aside(lambda: self._calm(loop))
 
     def close(self) -> None:
         """Close connection and loop."""
-        loop, _ = self._ready()
-        self._loop = None
+        self.link.shut()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            _aside(lambda: self._end(loop))
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         self._calm(loop)
-        loop.run_until_complete(self.link.close())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
@@ -158,3 +161,13 @@ def running() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _aside(call: Callable[[], None]) -> None:
+    """Run a loop for a moment, also where another one runs in this thread."""
+    if not running():
+        call()
+        return
+    thread = threading.Thread(target=call, name="jobwell-testing")
+    thread.start()
+    thread.join()

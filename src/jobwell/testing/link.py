@@ -38,6 +38,10 @@ class BlockingLink(Link):
 
     async def close(self) -> None:
         """Close it; the next use makes a new one."""
+        self.shut()
+
+    def shut(self) -> None:
+        """The same, without a loop."""
         if self._plain is not None:
             self._plain.close()
 

@@ -130,4 +130,7 @@ def test_every_command_has_a_manual(bare: Cli) -> None:
     ):  # fmt: skip
         said = bare(*command, "--help")
         assert said.code == 0
-        assert "jobwell " in said.out.split("Usage:")[1].split("\n", 1)[1], f"{command} shows no example"
+        assert "\\b" not in said.out
+        lines = said.out.splitlines()
+        at = lines.index("  Examples:") if "  Examples:" in lines else lines.index("  Once for this shell:")
+        assert "jobwell " in lines[at + 1], f"{command} shows no example"

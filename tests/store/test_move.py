@@ -265,6 +265,24 @@ def test_refused_where_workers_live_or_the_target_is_used(filled: Database, targ
     assert moving(filled, target)["jobs"] == 500  # a migrated and empty one is right
 
 
+def test_refused_where_the_role_could_not_close_the_store(filled: Database, target: Database) -> None:
+    role = f"{SCHEMA}_reader"
+    with filled.connect("test") as conn:
+        conn.execute(f"drop role if exists {role}")  # type: ignore[call-overload]
+        conn.execute(f"create role {role}")  # type: ignore[call-overload]
+        try:
+            conn.execute(f"grant usage on schema {SCHEMA} to {role}")  # type: ignore[call-overload]
+            conn.execute(f"grant select on all tables in schema {SCHEMA} to {role}")  # type: ignore[call-overload]
+            sign = "&" if "?" in filled.url else "?"
+            limited = Database(load({"database_url": f"{filled.url}{sign}options=-c%20role%3D{role}", "schema": SCHEMA}))
+            with pytest.raises(Conflict, match="may not close the store"):
+                moving(limited, target)
+            assert schemas(target) == set()
+        finally:
+            conn.execute(f"drop owned by {role}")  # type: ignore[call-overload]
+            conn.execute(f"drop role {role}")  # type: ignore[call-overload]
+
+
 def test_refused_while_somebody_writes(filled: Database, target: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     patience = filled.statements["move.patience"].replace("'5s'", "'200ms'")
     monkeypatch.setitem(filled.statements._texts, "move.patience", patience)

@@ -81,6 +81,7 @@ class Prune:
         """
         self._until = time.monotonic() + self._budget
         with self._database.connect("prune") as conn, self._database.telling():
+            conn.prepare_threshold = None  # behind a pooler the next transaction may be on another server connection
             self._take(conn)
             try:
                 run(conn, self._note("store.prune", {"keep_seconds": self._keep}))

@@ -1,8 +1,10 @@
 """The command line. Commands are imported when they are called, so that `--help` is quick."""
 
 import importlib
+import inspect
 import io
 import os
+import re
 import sys
 
 import click
@@ -45,6 +47,15 @@ _CODES: tuple[tuple[type[errors.JobwellError], int], ...] = (
 )
 
 
+def _keep_lines(command: click.Command) -> None:
+    r"""Turn each line `\b` of a manual, written in a raw docstring, into click's sign for lines that stay as they are."""
+    if command.help and "\\b" in command.help:
+        command.help = re.sub(r"\n+\\b\n", "\n\n\b\n", inspect.cleandoc(command.help))
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _keep_lines(inner)
+
+
 class Commands(click.Group):
     """Commands by name, imported at their call."""
 
@@ -59,6 +70,7 @@ class Commands(click.Group):
             return None
         module, attribute = place.split(":")
         found: click.Command = getattr(importlib.import_module(f"jobwell.cli.{module}"), attribute)
+        _keep_lines(found)
         return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -80,6 +92,9 @@ def root() -> None:
     Which database: JOBWELL_DATABASE_URL=postgresql://…, or 'embedded' to try things out.
     Begin with `jobwell doctor`; watch real work being done with `jobwell demo`.
     """
+
+
+_keep_lines(root)
 
 
 def main(arguments: list[str] | None = None) -> None:

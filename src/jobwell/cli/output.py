@@ -37,7 +37,7 @@ def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 # JSON escapes what stands below a space by itself; the rest of what a terminal obeys is escaped here: it stands in texts only.
 _RAW = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def json_out(value: Any) -> None:

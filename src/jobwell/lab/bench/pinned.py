@@ -1,0 +1,144 @@
+"""An old transaction elsewhere (a dump, a report, a forgotten session) that stops vacuum while jobs flow."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from jobwell.core.errors import JobwellError
+from jobwell.lab.bench import probe
+from jobwell.lab.bench.place import Bench, noop
+from jobwell.lab.bench.result import Result, percentiles
+
+SECONDS = 60.0
+FLOW = 500  # jobs a second, all the time
+PULSE = 0.02  # seconds between two pieces of the flow
+WINDOWS = 6
+BURSTS = 3  # of which the median is taken, before the snapshot and at its end
+RECOVERED = 0.9  # of the rate before
+MOST_RECOVERY = 180.0  # seconds
+LOOKED_AT = 50  # jobs of a burst whose end is waited for, before all of them are counted
+
+
+def pinned(bench: Bench, jobs: int, *, seconds: float = SECONDS) -> Result:
+    """The rate while a REPEATABLE READ snapshot is held open by another connection, in a database of its own.
+
+    500 jobs/s flow all the time; at the end of each of six windows a burst of `jobs` no-ops, stored in one transaction, is
+    worked off by one worker process, and its rate is taken from the first start to the last finish. The rate at the end (the
+    median of three bursts, the snapshot still held) is compared with that before. Then the snapshot is released, and bursts go
+    on until the rate is nine tenths of that before: nobody helps.
+
+    Args:
+        bench: in a database of its own, where possible.
+        jobs: of one burst.
+        seconds: how long the snapshot is held, bursts apart.
+    """
+    bench.run("empty")
+    with tempfile.NamedTemporaryFile(prefix="jobwell-bench-") as file:
+        environ = {probe.VARIABLE: file.name}
+        with bench.workers(target=f"{probe.__name__}:app", environ=environ):
+            _burst(bench, jobs)  # connections, prepared statements, plans
+            calm = time.monotonic()
+            _flow(bench, min(5.0, seconds / WINDOWS))
+            start = _bursts(bench, jobs)
+            bench.say(f"before the snapshot: {start:,.0f} jobs/s; it is held for {seconds:g} s now")
+            with _snapshot(bench) as held:
+                since = time.monotonic()
+                windows = [_window(bench, jobs, seconds, number, held) for number in range(WINDOWS)]
+                end = statistics.median([windows[-1], *(_burst(bench, jobs) for _ in range(BURSTS - 1))])
+                size, dead = bench.run("size")[0]
+                _still_held(held)
+                until = time.monotonic()
+            bench.say("released")
+            recovered, recovery = _recover(bench, jobs, RECOVERED * start)
+        claims = probe.read(Path(file.name))
+    late = [took for at, took, _ in claims if (since + until) / 2 <= at <= until]
+    early = [took for at, took, _ in claims if calm <= at < since]
+    return Result(
+        scenario="pinned", jobs=jobs,
+        figures={
+            "seconds": seconds, "start_per_s": start, "jobs_per_s": end, "ratio": end / start, "windows_per_s": windows,
+            "lowest_ratio": min(windows) / start, **percentiles(late, "claim_"),
+            "start_claim_p99_ms": percentiles(early)["p99_ms"], "claims": len(late), "dead_rows": dead, "table_mb": size,
+            "recovered_per_s": recovered, "recovery_s": recovery,
+        },
+    )  # fmt: skip
+
+
+def _window(bench: Bench, jobs: int, seconds: float, number: int, held: "psycopg.Connection[Any]") -> float:
+    _flow(bench, seconds / WINDOWS)
+    rate = _burst(bench, jobs)
+    _still_held(held)
+    dead = bench.run("size")[0][1]
+    bench.say(f"after {seconds * (number + 1) / WINDOWS:.0f} s: {rate:,.0f} jobs/s, {dead:,} dead rows")
+    return rate
+
+
+def _flow(bench: Bench, seconds: float) -> None:
+    """Feed at the rate of the flow."""
+    began = time.monotonic()
+    piece = round(FLOW * PULSE)
+    for number in range(max(1, round(seconds / PULSE))):
+        bench.app.enqueue_many(map(noop, range(piece)))
+        time.sleep(max(0.0, began + (number + 1) * PULSE - time.monotonic()))
+
+
+def _bursts(bench: Bench, jobs: int) -> float:
+    return statistics.median(_burst(bench, jobs) for _ in range(BURSTS))
+
+
+def _burst(bench: Bench, jobs: int) -> float:
+    """Jobs a second of one burst.
+
+    The live table is not asked whether it is empty: under the snapshot that means a walk over all that is dead in it.
+    """
+    since = bench.value("now")
+    ids = bench.app.enqueue_many(map(noop, range(jobs)))
+    last = ids[-LOOKED_AT:]
+    bench.wait(lambda: bench.value("count_ids", ids=last) == len(last))
+    ends = {"first": min(ids), "last": max(ids), "since": since}
+    bench.wait(lambda: bench.value("count_finished", **ends) >= jobs)
+    seconds, done = bench.run("pace", **ends, count=jobs)[0]
+    if done != jobs:
+        raise JobwellError(f"{done} of {jobs} jobs are finished; the figure would be wrong")
+    return float(jobs / seconds)
+
+
+@contextmanager
+def _snapshot(bench: Bench) -> "Iterator[psycopg.Connection[Any]]":
+    with bench.database.connect("bench snapshot") as conn:
+        conn.execute(bench.statement["bench.patient_session"])
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        conn.autocommit = False
+        conn.execute(bench.statement["bench.rest"])  # takes the snapshot; the transaction stays open
+        try:
+            yield conn
+        finally:
+            conn.close()
+
+
+def _still_held(held: "psycopg.Connection[Any]") -> None:
+    try:
+        held.execute("")
+    except psycopg.Error as error:
+        raise JobwellError(f"the server has ended the held snapshot, so nothing was measured: {error}") from error
+
+
+def _recover(bench: Bench, jobs: int, enough: float) -> tuple[float, float]:
+    """The flow and bursts until the rate is back. Returns the last rate, and the seconds since the release."""
+    began = time.monotonic()
+    while True:
+        rate = _burst(bench, jobs)
+        took = time.monotonic() - began
+        if rate >= enough:
+            bench.say(f"recovered after {took:.1f} s: {rate:,.0f} jobs/s")
+            return rate, took
+        if took > MOST_RECOVERY:
+            bench.say(f"not recovered within {took:.0f} s: {rate:,.0f} jobs/s")
+            return rate, took
+        _flow(bench, 1.0)

@@ -1,5 +1,7 @@
 """Runs put together: medians with their spread, and targets judged by the medians."""
 
+from pathlib import Path
+
 import pytest
 
 from jobwell.cli.bench import SCENARIOS as NAMES
@@ -69,3 +71,10 @@ def test_percentiles(seconds: list[float], found: tuple[Figure, Figure]) -> None
     told = percentiles(seconds, "claim_")
     assert told == {"claim_p50_ms": pytest.approx(found[0]), "claim_p99_ms": pytest.approx(found[1])}
     assert set(percentiles(seconds, whole=True)) == {"p50_ms", "p95_ms", "p99_ms"}
+
+
+def test_the_page_tells_the_targets() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for name, targets in TARGETS.items():
+        line = page[page.index("## Targets") :].partition(f"| `{name}` |")[2].partition("\n")[0]
+        assert [target.text for target in targets if target.text not in line] == [], name

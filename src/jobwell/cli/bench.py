@@ -11,6 +11,7 @@ SCENARIOS = (
 )  # fmt: skip
 HELP = """\
 Measure this machine with its database, each scenario beside something to compare it with, in the same run.
+The number is how many jobs, unless --jobs says otherwise.
 
 \b
 drain                    60,000  no-op async jobs through one worker process, against the bare SQL loop

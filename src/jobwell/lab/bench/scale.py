@@ -76,7 +76,7 @@ def _fill(bench: Bench, jobs: int) -> tuple[UUID, UUID]:
     _put(bench, "fill_finished", 2 * jobs, TENANTS, now - 60 * DAY_MS)
     _put(bench, "fill_scheduled", jobs, TENANTS, now - 30 * DAY_MS)
     ids = _put(bench, "fill_ready", jobs, TENANTS, now)
-    bench.say("vacuum and analyze")
+    bench.say("cleaning up, and taking statistics")
     bench.run("vacuum")
     bench.run("vacuum_finished")
     return ids

@@ -15,7 +15,7 @@ TINY = {
     "drain": 300, "drain-2": 300, "enqueue-bulk": 300, "enqueue-single": 210, "enqueue-single-wake": 120,
     "enqueue-single-async": 120, "latency": 10, "io": 200, "memory": 400, "scale": 400, "pinned": 200,
 }  # fmt: skip
-HOST_ONLY = {"server_cpu_us", "rss_mb"}  # known only where the server, or /proc, is on this host
+HOST_ONLY = {"server_cpu_us", "start_server_cpu_us", "rss_mb"}  # known only where the server, or /proc, is on this host
 
 
 def numbers(result: Result) -> dict[str, float]:

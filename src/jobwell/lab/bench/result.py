@@ -44,6 +44,8 @@ FIGURES: Mapping[str, Label] = {
     "recovery_s": Label("recovery after the release, s", 1),
     "seconds": Label("snapshot held, s", 0),
     "fill_s": Label("filling the tables, s", 0),
+    "start_worker_cpu_us": Label("worker CPU a job before the snapshot, µs", 1),
+    "start_server_cpu_us": Label("server CPU a job before the snapshot, µs", 1),
     "worker_cpu_us": Label("worker CPU a job, µs", 1),
     "server_cpu_us": Label("server CPU a job, µs", 1),
     "idle_mb": Label("worker idle, MB", 1),

@@ -50,6 +50,7 @@ def pinned(bench: Bench, jobs: int, *, seconds: float = SECONDS) -> Result:
             load.flow(min(5.0, seconds / WINDOWS))
             start = _median([load.burst() for _ in range(BURSTS)])
             bench.say(f"before the snapshot: {start.rate:,.0f} jobs/s; it is held for {seconds:g} s now")
+            bench.run("vacuum")  # what is dead from here on is the snapshot's
             with _snapshot(bench) as held:
                 since = time.monotonic()
                 windows = [_window(load, seconds, number, held) for number in range(WINDOWS)]

@@ -34,7 +34,7 @@ types: .venv/.dev
 imports: .venv/.dev
 	@.venv/bin/lint-imports --no-logo
 
-bench: .venv/.runtime  ## jobs a second beside the bare SQL loop; ARGS="drain-2|enqueue-bulk|latency" measures something else
+bench: .venv/.runtime  ## jobs a second beside the bare SQL loop; ARGS="io", ARGS="scale --repeat 3" and others measure something else
 	@JOBWELL_DATABASE_URL="$${JOBWELL_DATABASE_URL:-embedded}" .venv/bin/python -m jobwell bench $(or $(ARGS),drain)
 
 dev: .venv/.dev  ## the virtual environment .venv; it is brought up to date when pyproject.toml has changed

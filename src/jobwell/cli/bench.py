@@ -3,33 +3,70 @@
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import facts, json_out, output_option
+from jobwell.cli.output import json_out, output_option, table
 
-SCENARIOS = click.Choice(["drain", "drain-2", "enqueue-bulk", "latency"])
+SCENARIOS = (
+    "drain", "drain-2", "enqueue-bulk", "enqueue-single", "enqueue-single-wake", "enqueue-single-async", "latency", "io",
+    "memory", "scale", "pinned",
+)  # fmt: skip
+HELP = """\
+Measure this machine with its database, each scenario beside something to compare it with, in the same run.
+The number is how many jobs, unless --jobs says otherwise.
+
+\b
+drain                    60,000  no-op async jobs through one worker process, against the bare SQL loop
+drain-2                  60,000  the same through two
+enqueue-bulk            100,000  enqueue_many, against a bare COPY of the same rows
+enqueue-single           10,000  enqueue one by one, against a bare INSERT and its commit
+enqueue-single-wake       5,000  the same while a worker rests, so that waking it is paid
+enqueue-single-async     10,000  the same with aenqueue, no worker
+latency                     200  from the call of enqueue to the first line of the task, worker idle
+io                       20,000  jobs that wait 50 ms on 100 slots, against 2,000 a second
+memory                  200,000  what a worker takes, at rest and over all its jobs (--jobs 1000000 for a million)
+scale                 1,000,000  JOBS ready, JOBS scheduled, 2 × JOBS finished, 2,000 tenants, against an empty table;
+                                 takes some minutes and gigabytes
+pinned                   20,000  the rate while another connection holds a snapshot open (--seconds 600 for ten minutes)
+
+Everything happens in a schema jobwell_bench of its own, for pinned in a database jobwell_bench_pinned; both are
+dropped at the end, also after Ctrl-C. One benchmark at a time runs in a database; a second one waits.
+
+Where there is a target it stands beside the figure with ✓ or ✗; a target that is missed is no error, the exit code is
+0. With -o json: the runs, their summary (median, lowest, highest) and the targets as one object. What goes on is told
+on stderr. Ratios hold on any machine; compare other figures only between runs on the same machine at rest.
+"""
 
 
-@click.command()
-@click.argument("scenario", type=SCENARIOS)
-@click.option("--jobs", type=click.IntRange(10, 10_000_000), help="How many (default: the scenario's own number).")
-@click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True, help="Runs; JSON is one object for each.")
+@click.command(help=HELP, short_help="Measure this machine with its database.")
+@click.argument("scenario", type=click.Choice(SCENARIOS), metavar="SCENARIO")
+@click.option("--jobs", type=click.IntRange(10, 10_000_000), help="How many (default: see the list).")
+@click.option("--seconds", type=click.FloatRange(1, 86_400), help="pinned: how long the snapshot is held.  [default: 60]")
+@click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True, help="Runs; medians with lowest and highest.")
 @output_option
 @click.option("--database-url", metavar="URL", help="postgresql://… or 'embedded' (default: JOBWELL_DATABASE_URL).")
-def bench(scenario: str, jobs: int | None, repeat: int, output: str, database_url: str | None) -> int:
-    r"""Measure, on a throw-away schema, beside the bare SQL loop of the same shape in the same run.
+def bench(scenario: str, jobs: int | None, seconds: float | None, repeat: int, output: str, database_url: str | None) -> int:
+    """Measure; the manual is `HELP`."""
+    from jobwell.lab.bench.result import report, rows
+    from jobwell.lab.bench.scenarios import SCENARIOS as KNOWN
+    from jobwell.lab.bench.scenarios import measure
 
-    \b
-    drain          no-op async jobs, one worker process
-    drain-2        the same with two
-    enqueue-bulk   enqueue_many against a bare COPY of the same rows
-    latency        from the call of enqueue to the first line of the task, worker idle
-    """
-    from jobwell.lab.bench import measure
-
+    if seconds is not None and not KNOWN[scenario].lasts:
+        raise click.UsageError(f"{scenario} ends when its jobs are done, so --seconds says nothing there; it is for pinned")
     settings = setting.load({"database_url": database_url})
-    for _ in range(repeat):
-        result = measure(settings, scenario, jobs=jobs, say=lambda line: click.echo(f"… {line}", err=True))
-        if output == "json":
-            json_out(result.as_dict())
-        else:
-            facts((name.replace("_", " "), value) for name, value in result.as_dict().items() if value is not None)
+    runs = []
+    for number in range(repeat):
+        if repeat > 1:
+            click.echo(f"… run {number + 1} of {repeat}", err=True)
+        runs.append(measure(settings, scenario, jobs=jobs, seconds=seconds, say=lambda line: click.echo(f"… {line}", err=True)))
+    if output == "json":
+        json_out(report(runs))
+        return 0
+    value = ("median", "lowest", "highest") if repeat > 1 else ("median",)
+    lines = rows(runs)
+    columns = ("figure", *value, *(("target", "met") if any("target" in line for line in lines) else ()))
+    if repeat == 1:
+        lines = [{**line, "value": line["median"]} for line in lines]
+        columns = tuple("value" if column == "median" else column for column in columns)
+    times = f", {repeat} runs" if repeat > 1 else ""
+    click.echo(f"{scenario}, {runs[0].jobs:,} jobs{times}, {runs[0].server}")  # a title of the table would fold to its width
+    table("", lines, columns, "nothing was measured")
     return 0

@@ -65,3 +65,8 @@ def find_postmaster(backend: int) -> int | None:
     if parent is None or "postgres" not in process.name():
         return None
     return parent.pid if parent.pid != os.getpid() else None
+
+
+def memory_mb(pid: int) -> float:
+    """The resident memory of a process now."""
+    return float(psutil.Process(pid).memory_info().rss) / 1024 / 1024

@@ -1,18 +1,29 @@
 """The tasks that benchmarks run."""
 
+import asyncio
 import time
 
-from jobwell import App
+from jobwell import App, Tasks
 
-app = App()
+group = Tasks()
 
 
-@app.task(name="bench.noop", timeout="30s")
+@group.task(name="bench.noop", timeout="30s")
 async def noop(employee_id: int, event_version: str) -> None:
     """Nothing: what is measured is the path to it and back."""
 
 
-@app.task(name="bench.stamp", timeout="30s")
+@group.task(name="bench.nap", timeout="30s")
+async def nap(seconds: float) -> None:
+    """Wait as for a slow service, and need no processor for it."""
+    await asyncio.sleep(seconds)
+
+
+@group.task(name="bench.stamp", timeout="30s")
 async def stamp(sent: float) -> float:
     """How long it took from the call of enqueue to here, on the clock that the processes of a host share."""
     return time.monotonic() - sent
+
+
+app = App()
+app.include(group)

@@ -33,3 +33,79 @@ vacuum (analyze) jobwell.jobs;
 
 -- name: idle_workers
 select count(*) from jobwell.workers where state = 'live' and idle;
+
+-- name: live_workers
+select count(*) from jobwell.workers where state = 'live';
+
+-- name: live_jobs
+select count(*) from jobwell.jobs;
+
+-- name: all_jobs
+select (select count(*) from jobwell.jobs) + (select count(*) from jobwell.finished);
+
+-- name: bare_insert
+-- What a single enqueue is held against: the same row, and nothing but its INSERT.
+insert into jobwell.jobs (id, queue, task, rank, gate, tenant, lock_key, bytes, args, meta, state, enqueued_at, run_at, ready_at, deadline)
+values (:id, :queue, :task, :rank, :gate, '', '', :bytes, :args::json, null, 'ready', clock_timestamp(), clock_timestamp(), clock_timestamp(),
+        clock_timestamp() + make_interval(secs => :deadline::float8));
+
+-- name: now
+select jobwell.now();
+
+-- name: count_ids
+select count(*) from jobwell.finished where id = any (:ids);
+
+-- name: count_finished
+select count(*) from jobwell.finished where id between :first and :last and started_at >= :since;
+
+-- name: pace
+-- From the first start to the finish of the so-maniest job, of those with ids in a range.
+select extract(epoch from max(f.finished_at) - min(f.started_at))::float8, count(*)
+  from (select started_at, finished_at from jobwell.finished where id between :first and :last and started_at >= :since order by finished_at limit :count) f;
+
+-- name: size
+-- Megabytes with indexes, and the rows that vacuum could not take away yet, as the server counts them.
+select (pg_total_relation_size('jobwell.jobs'::regclass) / 1048576.0)::float8, pg_stat_get_dead_tuples('jobwell.jobs'::regclass);
+
+-- name: fill_ready
+-- Rows by the piece, tenants by turns. Ids are in order: a version 7 for each number, 4,096 of them in a millisecond.
+insert into jobwell.jobs (id, queue, task, rank, gate, tenant, bytes, args, state, enqueued_at, run_at, ready_at, deadline)
+select (lpad(to_hex(:base::bigint + n / 4096), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' || left(md5(n::text), 15))::uuid,
+       :queue, :task, :rank, :gate, 't' || n % :tenants, 52, json_build_object('employee_id', n, 'event_version', '2026-01-28T10:15'),
+       'ready', t.at, t.at, t.at, t.at + interval '1 day'
+  from (select n, (select jobwell.now()) - interval '1 hour' + n * interval '1 microsecond' as at from generate_series(:first::bigint, :last::bigint) n) t;
+
+-- name: fill_scheduled
+insert into jobwell.jobs (id, queue, task, rank, gate, tenant, bytes, args, state, enqueued_at, run_at, ready_at, deadline)
+select (lpad(to_hex(:base::bigint + n / 4096), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' || left(md5(n::text), 15))::uuid,
+       :queue, :task, :rank, :gate, 't' || n % :tenants, 52, json_build_object('employee_id', n, 'event_version', '2026-01-28T10:15'),
+       'scheduled', t.at, t.at + interval '1 day', null, t.at + interval '2 days'
+  from (select n, (select jobwell.now()) + n * interval '1 microsecond' as at from generate_series(:first::bigint, :last::bigint) n) t;
+
+-- name: fill_finished
+insert into jobwell.finished (id, finished_at, enqueued_at, run_at, started_at, rank, attempt, failures, bytes, queue, task, state, tenant, args)
+select (lpad(to_hex(:base::bigint + n / 4096), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' || left(md5(n::text), 15))::uuid,
+       t.at, t.at, t.at, t.at, :rank, 1, 0, 52, :queue, :task, 'succeeded', 't' || n % :tenants,
+       json_build_object('employee_id', n, 'event_version', '2026-01-28T10:15')
+  from (select n, (select jobwell.now()) as at, :gate::bigint from generate_series(:first::bigint, :last::bigint) n) t;
+
+-- name: vacuum_finished
+vacuum (analyze) jobwell.finished;
+
+-- name: take_turn
+select pg_try_advisory_lock(hashtextextended('the bench of jobwell', 0));
+
+-- name: patient_session
+set idle_in_transaction_session_timeout = 0;
+
+-- name: database
+select shobj_description(oid, 'pg_database') from pg_database where datname = 'jobwell_bench_pinned';
+
+-- name: create_database
+create database jobwell_bench_pinned template template0;
+
+-- name: note_database
+comment on database jobwell_bench_pinned is 'made by jobwell bench, dropped by it';
+
+-- name: drop_database
+drop database jobwell_bench_pinned with (force);

@@ -1,0 +1,68 @@
+"""Jobs that all wait when the clock starts, worked off by real worker processes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jobwell.core.errors import JobwellError
+from jobwell.core.job import NewJob
+from jobwell.lab import meter, tasks
+from jobwell.lab.bench.place import SLOTS, Bench, frozen
+from jobwell.lab.bench.result import Result
+
+IO_SLOTS = 100
+NAP = 0.05  # seconds
+
+
+@dataclass(frozen=True)
+class WorkedOff:
+    """What it took: jobs a second, microseconds of CPU a job, the worker's peak in megabytes."""
+
+    rate: float
+    worker_cpu: float
+    server_cpu: float | None
+    memory: float | None
+
+
+def drain(bench: Bench, jobs: int, *, processes: int = 1) -> Result:
+    """No-op async jobs, from the first start to the last commit, against the bare claim+finish loop over as many."""
+    bench.say(f"the bare loop over {jobs:,} jobs")
+    floor = bench.floor(jobs)
+    found = _work_off(bench, jobs, processes=processes, slots=SLOTS)
+    return Result(
+        scenario="drain" if processes == 1 else f"drain-{processes}", jobs=jobs,
+        figures={
+            "jobs_per_s": found.rate, "floor_per_s": floor, "ratio": found.rate / floor, "worker_cpu_us": found.worker_cpu,
+            "server_cpu_us": found.server_cpu, "rss_mb": found.memory,
+        },
+    )  # fmt: skip
+
+
+def io(bench: Bench, jobs: int) -> Result:
+    """Async jobs that wait 50 ms on 100 slots, from the first start to the last commit, against the ideal: 2,000 a second."""
+    ideal = IO_SLOTS / NAP
+    found = _work_off(bench, jobs, processes=1, slots=IO_SLOTS, make=lambda _: tasks.nap.job(seconds=NAP))
+    return Result(
+        scenario="io", jobs=jobs,
+        figures={
+            "jobs_per_s": found.rate, "ideal_per_s": ideal, "ratio": found.rate / ideal, "worker_cpu_us": found.worker_cpu,
+            "server_cpu_us": found.server_cpu, "rss_mb": found.memory,
+        },
+    )  # fmt: skip
+
+
+def _work_off(bench: Bench, jobs: int, *, processes: int, slots: int, make: "Callable[[int], NewJob] | None" = None) -> WorkedOff:
+    bench.run("empty")
+    with bench.workers(processes, slots) as pids:
+        bench.say(f"{processes} worker process(es), {jobs:,} jobs")
+        with frozen(pids()):
+            bench.fill(jobs, make)
+            bench.run("vacuum")
+            before = meter.read(pids(), bench.postmaster)
+        bench.wait(bench.nothing_left)
+        after = meter.read(pids(), bench.postmaster)
+        memory = meter.peak_memory_mb(pids())
+    seconds, done = bench.run("span")[0]
+    if done != jobs:
+        raise JobwellError(f"{done} of {jobs} jobs are finished; the figure would be wrong")
+    server = None if before.server is None or after.server is None else (after.server - before.server) / jobs * 1e6
+    return WorkedOff(jobs / seconds, (after.worker - before.worker) / jobs * 1e6, server, memory)

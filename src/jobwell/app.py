@@ -7,10 +7,12 @@ import pkgutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from uuid import UUID
 
 from jobwell import settings as setting
 from jobwell.client import correlation
+from jobwell.client.handle import Handle
 from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
@@ -70,6 +72,8 @@ class Tasks:
         tenant: str | None = None,
         lock: Lock | None = None,
         executor: str | None = None,
+        result_ttl: Duration | None = None,
+        keep_result: bool = True,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
@@ -88,6 +92,8 @@ class Tasks:
         tenant: str | None = None,
         lock: Lock | None = None,
         executor: str | None = None,
+        result_ttl: Duration | None = None,
+        keep_result: bool = True,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Any:
@@ -106,6 +112,8 @@ class Tasks:
             tenant: the name of the parameter that says for whom the job is; the unit of fairness.
             lock: `Lock("parameter")`: one at a time per value.
             executor: "async" or "thread" (default: by the kind of function).
+            result_ttl: how long its result can be read (default: as long as the finished job is kept, by `retention`).
+            keep_result: False: what it returns is dropped; for results that nobody reads.
             dedup: not available in this release; anything but None is refused.
             resources: not available in this release; anything but () is refused.
 
@@ -121,7 +129,7 @@ class Tasks:
         def decorate(function: Any) -> Any:
             spec = declare(
                 function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
-                owner=owner, tenant=tenant, lock=lock, executor=executor,
+                owner=owner, tenant=tenant, lock=lock, executor=executor, result_ttl=result_ttl, keep_result=keep_result,
             )  # fmt: skip
             for holder in (self, *self.includers):
                 holder.accept(spec)
@@ -179,7 +187,7 @@ class App(Tasks):
         """What stores jobs."""
         from jobwell.client.client import Client
 
-        return Client(self.database)
+        return Client(self.database, self.catalog)
 
     def include(self, *groups: Tasks) -> None:
         """Take tasks in that were declared on `Tasks()`.
@@ -228,6 +236,64 @@ class App(Tasks):
     async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
         """As `enqueue_many`, for async code."""
         return await self.client.aput_many(jobs, conn)
+
+    @overload
+    def handle(self, job_id: UUID | str, task: Task[P, R]) -> Handle[R]: ...
+    @overload
+    def handle(self, job_id: UUID | str, task: None = None) -> Handle[Any]: ...
+    def handle(self, job_id: UUID | str, task: Task[P, R] | None = None) -> Handle[Any]:
+        """The handle of a job that was enqueued earlier, by this process or another one. Nothing is asked of the database.
+
+        Args:
+            job_id: its id, also as text, as a web request brings it.
+            task: the task that it must be of; a job of any other one is not found (default: any task).
+
+        Raises:
+            NotFound: the text is not a job id.
+        """
+        from jobwell.client import results
+
+        return Handle(results.identify(job_id), task.name if task is not None else "", created=False, _client=self.client)
+
+    @overload
+    def results(
+        self, jobs: Iterable[Handle[R]], timeout: Duration = "30s", *, return_errors: Literal[False] = False
+    ) -> list[R]: ...
+    @overload
+    def results(
+        self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False
+    ) -> list[Any]: ...
+    def results(self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False) -> list[Any]:
+        """Wait for many jobs together, with one query for up to 1,000 of them, and give what they returned, in the same order.
+
+        Args:
+            jobs: handles, or ids as `enqueue_many` returns them.
+            timeout: how long to wait for all of them.
+            return_errors: False: the first error that is seen is raised, and the other jobs go on. True: what `Handle.result`
+                would raise about a job (`ResultError` or `NotFound`) stands in its place in the list.
+
+        Raises:
+            As `Handle.result`.
+        """
+        from jobwell.client import results
+
+        return results.wait(self.client, jobs, timeout, gather=return_errors)
+
+    @overload
+    async def aresults(
+        self, jobs: Iterable[Handle[R]], timeout: Duration = "30s", *, return_errors: Literal[False] = False
+    ) -> list[R]: ...
+    @overload
+    async def aresults(
+        self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False
+    ) -> list[Any]: ...
+    async def aresults(
+        self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False
+    ) -> list[Any]:
+        """As `results`, for async code."""
+        from jobwell.client import results
+
+        return await results.await_all(self.client, jobs, timeout, gather=return_errors)
 
     def within(self, connection: Any) -> AbstractContextManager[Any]:
         """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.

@@ -10,6 +10,11 @@ from jobwell.core.states import Reason
 
 Moment = Duration | datetime
 
+# Why a succeeded job has no result. Every such note begins with the same words, which tells it from other notes.
+NO_RESULT = "its result "
+RESULT_EXPIRED = "its result has expired"
+RESULT_NOT_KEPT = "its result is not kept: its task says keep_result=False"
+
 
 def after_seconds(value: Moment, now: datetime, name: str) -> float:
     """Seconds from `now` until `value`: a duration, seconds as text ("120"), an aware datetime, or an HTTP date. Never negative.
@@ -93,6 +98,13 @@ class Succeeded:
 
     result: str | None = None
     note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring(Succeeded):
+    """Done, with a result that is kept for `ttl` seconds only. A class of its own, so that all others do not pay for it."""
+
+    ttl: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class TaskSpec:
     lock: Lock | None
     executor: Executor
     gate: int
+    result_ttl: float | None = None
+    keep_result: bool = True
 
 
 def rank_of(priority: int, who: str = "") -> int:
@@ -84,6 +86,8 @@ def declare(
     tenant: str | None,
     lock: Lock | None,
     executor: str | None,
+    result_ttl: Duration | None = None,
+    keep_result: bool = True,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -108,9 +112,6 @@ def declare(
                 raise DeclarationError(
                     f"{who}{option}={parameter!r} is not a parameter of the function{_suggest(parameter, signature.parameters)}"
                 )
-    limit = seconds(timeout, f"{who}timeout")
-    if limit <= 0:
-        raise DeclarationError(f"{who}timeout={timeout!r} must be above zero; every attempt has a time limit")
     if not isinstance(retry, Backoff | Fixed | Delays | None):
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
     rank_of(priority, who)
@@ -120,7 +121,7 @@ def declare(
         signature=signature,
         queue=queue,
         priority=priority,
-        timeout=limit,
+        timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"),
         retry=retry or retry_rules.DEFAULT,
         owner=owner,
@@ -128,6 +129,8 @@ def declare(
         lock=lock,
         executor=_executor(fn, executor, who),
         gate=gate_of(name),
+        result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who),
+        keep_result=keep_result,
     )
 
 
@@ -169,6 +172,24 @@ def module_name(fn: Callable[..., Any]) -> str:
         return str(spec.name).removesuffix(".__main__")
     file = getattr(main, "__file__", None)
     return Path(file).stem if file else "__main__"
+
+
+def _timeout(wanted: Duration, who: str) -> float:
+    limit = seconds(wanted, f"{who}timeout")
+    if limit <= 0:
+        raise DeclarationError(f"{who}timeout={wanted!r} must be above zero; every attempt has a time limit")
+    return limit
+
+
+def _result_ttl(wanted: Duration | None, *, keep_result: bool, who: str) -> float | None:
+    if wanted is None:
+        return None
+    if not keep_result:
+        raise DeclarationError(f"{who}keep_result=False keeps no result, so result_ttl={wanted!r} has nothing to keep; give one")
+    ttl = seconds(wanted, f"{who}result_ttl")
+    if ttl <= 0:
+        raise DeclarationError(f"{who}result_ttl={wanted!r} must be above zero; where no result is wanted say keep_result=False")
+    return ttl
 
 
 def _executor(fn: Callable[..., Any], wanted: str | None, who: str) -> Executor:

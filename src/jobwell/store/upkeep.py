@@ -2,6 +2,7 @@
 
 import uuid
 
+from jobwell.store import results
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
@@ -32,6 +33,10 @@ class UpkeepVerbs:
         finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
         return PIECE in (finished[0][0], attempts[0][0])
+
+    def expire_results(self) -> Program[bool]:
+        """A piece of the results that are kept no longer. True: there may be more."""
+        return results.expire(self._statements)
 
     def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, uuid.UUID | None]]:
         """A piece of the payloads whose jobs are gone. Returns how many were looked at, and where the walk goes on."""

@@ -24,6 +24,8 @@ from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
+    RESULT_NOT_KEPT,
+    Expiring,
     Failed,
     Failure,
     Outcome,
@@ -244,15 +246,19 @@ def _remaining(attempt: Attempt) -> float | None:
 def _succeeded(attempt: Attempt, result: Any, limit: int) -> Succeeded:
     if result is None:
         return Succeeded()
-    assert attempt.spec is not None
+    spec = attempt.spec
+    assert spec is not None
+    if not spec.keep_result:
+        return Succeeded(None, RESULT_NOT_KEPT)
     # The work is done: a result that cannot be kept is a note, never another run.
     try:
-        encoded = attempt.spec.signature.encode_result(result)
+        encoded = spec.signature.encode_result(result)
     except Exception as error:  # noqa: BLE001  a result may hold anything, also objects that raise when looked at
         return Succeeded(None, text.clean(f"its result could not be stored: {_said(error)}", MESSAGE_LIMIT))
     if len(encoded) > limit:
         return Succeeded(None, f"its result takes {len(encoded):,} bytes and was not stored; the limit is {limit:,}")
-    return Succeeded(encoded.decode())
+    kept = encoded.decode()
+    return Succeeded(kept) if spec.result_ttl is None else Expiring(kept, ttl=spec.result_ttl)
 
 
 def _failure(error: BaseException, kind: str) -> Failure:

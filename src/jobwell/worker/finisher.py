@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from jobwell.core.outcome import Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Expiring, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.worker.attempt import Attempt
@@ -122,6 +122,11 @@ class Finisher:
             lost |= await self._verbs.finish(conn, ids, claims, [end for _, end in done])
             if len(done) == len(batch):
                 return lost
+        brief = [(a, o) for a, o in batch if isinstance(o, Expiring)]
+        if brief:
+            lost |= await self._verbs.finish_expiring(
+                conn, [a.job.id for a, _ in brief], [a.claim_id for a, _ in brief], [end for _, end in brief]
+            )
         failed = [(a.job.id, a.claim_id, a.job.task, o) for a, o in batch if isinstance(o, Failed)]
         if failed:
             lost |= await self._verbs.fail(conn, failed)

@@ -15,6 +15,7 @@ log = logging.getLogger("jobwell.worker")
 
 EVERY = 600.0
 DEAD_WORKERS_KEPT = 86400.0
+PIECES = 50  # of 1,000 results in one round, which has the statement timeout as its deadline
 FIRST = uuid.UUID(int=0)
 # Somebody reads or writes there, another worker does the same, or a row came into the default partition meanwhile.
 PUT_OFF = (
@@ -49,10 +50,18 @@ class Prune:
             while await arun(conn, self._upkeep.delete_old(seconds=self._retention)):
                 pass
             await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
+            expiring = await self._expire(conn)
             looked, last = await arun(conn, self._upkeep.delete_payloads(after=self._walk, seconds=self._retention))
         self._walk = last or FIRST
         await self._link.close()  # a round is short and rare: the connection is not kept for it
-        return 1.0 if looked else EVERY
+        return 1.0 if looked or expiring else EVERY
+
+    async def _expire(self, conn: "psycopg.AsyncConnection[Any]") -> bool:
+        """Results whose time is over, in small commits; True: some are left for the next round, which comes soon."""
+        for _ in range(PIECES):
+            if not await arun(conn, self._upkeep.expire_results()):
+                return False
+        return True
 
     async def _alter(self, program: Program[Any]) -> None:
         try:

@@ -7,12 +7,11 @@ import pkgutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from jobwell import settings as setting
 from jobwell.client import correlation
-from jobwell.client.handle import Handle
+from jobwell.client.asking import Asking
 from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
@@ -23,8 +22,12 @@ from jobwell.core.retry import RetryRule
 from jobwell.core.task import Lock, TaskSpec, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
+if TYPE_CHECKING:
+    from jobwell.core.events import Event
+
 P = ParamSpec("P")
 R = TypeVar("R")
+H = TypeVar("H", bound=Callable[[Any], Any])
 
 
 class Decorator(Protocol):
@@ -142,7 +145,7 @@ class Tasks:
         self.catalog.add(spec)
 
 
-class App(Tasks):
+class App(Tasks, Asking):
     """An application: settings, queues, catalog and client. Light to make; it connects at the first enqueue.
 
     Args:
@@ -172,6 +175,7 @@ class App(Tasks):
         self.queues = declare_queues((queues,) if isinstance(queues, str) else queues)
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
+        self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
         self.binding.client = lambda: self.client
         self.binding.payload_limit = lambda: self.settings.payload_limit
 
@@ -201,6 +205,37 @@ class App(Tasks):
             group.includers.append(self)  # what is declared on it later comes too
             group.binding.client = self.binding.client
             group.binding.payload_limit = self.binding.payload_limit
+
+    def on(self, *kinds: "type[Event]") -> Callable[[H], H]:
+        """Listen to events of workers: `@app.on(JobQuarantined)` above a plain or async function that takes the event.
+
+        A handler is called after the fact and beside the work: an async one on the worker's loop, a plain one on a thread. Its
+        errors are logged and touch no job. It has 10 s for a call; three overruns in a row switch it off until the worker starts
+        again. Beyond 10,000 events that wait for it more are dropped.
+
+        Guarantee: at most once. Events are lost where a worker dies, and where an answer of the database is lost. What must
+        happen after a job is a job of its own, enqueued by the first one.
+
+        Args:
+            kinds: exactly these, such as JobSucceeded, from `jobwell.events`.
+
+        Raises:
+            DeclarationError: a kind is no event of these.
+        """
+        from jobwell.core.events import Event  # not before somebody listens: an application that only enqueues does not
+
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, Event)) or kind.__subclasses__():
+                raise DeclarationError(f"on({kind!r}): give the kinds of events to listen to, such as JobSucceeded")
+        if not kinds:
+            raise DeclarationError("on(): name at least one kind of event, such as JobSucceeded")
+
+        def listen(handler: H) -> H:
+            for kind in kinds:
+                self.handlers.setdefault(kind, []).append(handler)
+            return handler
+
+        return listen
 
     def load(self) -> None:
         """Import the modules that `discover` names, and check every signature.
@@ -236,64 +271,6 @@ class App(Tasks):
     async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
         """As `enqueue_many`, for async code."""
         return await self.client.aput_many(jobs, conn)
-
-    @overload
-    def handle(self, job_id: UUID | str, task: Task[P, R]) -> Handle[R]: ...
-    @overload
-    def handle(self, job_id: UUID | str, task: None = None) -> Handle[Any]: ...
-    def handle(self, job_id: UUID | str, task: Task[P, R] | None = None) -> Handle[Any]:
-        """The handle of a job that was enqueued earlier, by this process or another one. Nothing is asked of the database.
-
-        Args:
-            job_id: its id, also as text, as a web request brings it.
-            task: the task that it must be of; a job of any other one is not found (default: any task).
-
-        Raises:
-            NotFound: the text is not a job id.
-        """
-        from jobwell.client import results
-
-        return Handle(results.identify(job_id), task.name if task is not None else "", created=False, _client=self.client)
-
-    @overload
-    def results(
-        self, jobs: Iterable[Handle[R]], timeout: Duration = "30s", *, return_errors: Literal[False] = False
-    ) -> list[R]: ...
-    @overload
-    def results(
-        self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False
-    ) -> list[Any]: ...
-    def results(self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False) -> list[Any]:
-        """Wait for many jobs together, with one query for up to 1,000 of them, and give what they returned, in the same order.
-
-        Args:
-            jobs: handles, or ids as `enqueue_many` returns them.
-            timeout: how long to wait for all of them.
-            return_errors: False: the first error that is seen is raised, and the other jobs go on. True: what `Handle.result`
-                would raise about a job (`ResultError` or `NotFound`) stands in its place in the list.
-
-        Raises:
-            As `Handle.result`.
-        """
-        from jobwell.client import results
-
-        return results.wait(self.client, jobs, timeout, gather=return_errors)
-
-    @overload
-    async def aresults(
-        self, jobs: Iterable[Handle[R]], timeout: Duration = "30s", *, return_errors: Literal[False] = False
-    ) -> list[R]: ...
-    @overload
-    async def aresults(
-        self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False
-    ) -> list[Any]: ...
-    async def aresults(
-        self, jobs: Iterable[Handle[Any] | UUID], timeout: Duration = "30s", *, return_errors: bool = False
-    ) -> list[Any]:
-        """As `results`, for async code."""
-        from jobwell.client import results
-
-        return await results.await_all(self.client, jobs, timeout, gather=return_errors)
 
     def within(self, connection: Any) -> AbstractContextManager[Any]:
         """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.

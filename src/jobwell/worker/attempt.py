@@ -130,6 +130,7 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
 
 def _open(attempt: Attempt) -> Outcome | None:
     job, spec = attempt.job, attempt.spec
+    correlation.inherit(job)
     if spec is None:
         return Released(f"this worker does not know the task {job.task!r}", UNKNOWN_DELAY)
     if job.remaining is not None and job.remaining <= 0:
@@ -141,7 +142,6 @@ def _open(attempt: Attempt) -> Outcome | None:
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
     if spec.signature.context:
         attempt.context = _context(attempt, spec)
-    correlation.inherit(job.meta, job.id)
     return None
 
 
@@ -150,7 +150,7 @@ def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
     kind = Context if spec.executor == "async" else SyncContext
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
-        monotonic=time.monotonic,
+        monotonic=time.monotonic, meta=job.meta,
     )  # fmt: skip
 
 

@@ -25,8 +25,9 @@ from uuid import UUID
 import jobwell
 from jobwell.app import App
 from jobwell.core.errors import StoreError
+from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
 from jobwell.core.ids import new_id
-from jobwell.core.outcome import Outcome, Released
+from jobwell.core.outcome import Outcome, Released, Succeeded
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
 from jobwell.store.jobs import Claimed, JobVerbs
@@ -34,7 +35,9 @@ from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker import logs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.events import OUTCOMES, Hub
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
@@ -107,6 +110,7 @@ class Worker:
         for loop in self._loops:
             loop.start()
         self._ready.set()
+        self._hub.tell(WorkerStarted, queues=tuple(self.queues), slots=self.slots)
         try:
             await self._stop.wait()
             await self._drain()
@@ -115,6 +119,7 @@ class Worker:
             for loop in self._loops:
                 await loop.stop()
             await self._leave()
+            await self._hub.close()
             self._threads.close()
             for link in (self._claims, self._ends):
                 await link.close()
@@ -136,7 +141,12 @@ class Worker:
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        self._finisher = Finisher(self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due)
+        hub = self._hub = Hub(self._app.handlers, self._threads, self.id, self._now)
+        self._starts = hub.wants(JobStarted)
+        self._finisher = Finisher(
+            self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due,
+            told=hub.ended if hub.wants(*OUTCOMES) else None,
+        )  # fmt: skip
         rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
@@ -210,6 +220,9 @@ class Worker:
             self._running[row.id, claim_id] = attempt
             create(self._attempt(attempt))  # the loop holds it until its first step, and the attempt from then on
 
+        if self._starts:
+            self._hub.started([self._running[row.id, claim_id] for row in rows])
+
     async def _attempt(self, attempt: Attempt) -> None:
         outcome: Outcome | None
         attempt.running = asyncio.current_task()  # not before: cancelled unbegun, it would never run, and its slot be lost
@@ -219,6 +232,8 @@ class Worker:
             fault = Released(f"a fault of the worker: {type(error).__name__}", FAULT_DELAY)
             outcome = None if attempt.stopped == "lost" else fault
             log.exception("the attempt of job %s broke", attempt.job.id)
+        if type(outcome) is not Succeeded and outcome is not None:
+            logs.tell(outcome)
         attempt.running = None
         if outcome is None:
             self._stored([attempt])
@@ -246,6 +261,8 @@ class Worker:
         """Wait the grace, then stop what is left, and see every outcome stored."""
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
+        if self._exit == EXIT_OK:
+            self._hub.tell(WorkerStopping, running=len(self._running))
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
         if self._exit == EXIT_OK:
             await self._briefly(self._fetcher.reconcile())
@@ -294,6 +311,7 @@ class Worker:
             return
         log.error("the lease is lost: %s", why)
         self._exit = EXIT_LOST
+        self._hub.tell(LeaseLost, why=why, running=len(self._running))
         for attempt in list(self._running.values()):
             attempt.stop("lost")
         self._stop.set()

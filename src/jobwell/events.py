@@ -1,0 +1,29 @@
+"""What workers tell the handlers of `@app.on(…)`: `from jobwell.events import JobQuarantined`. Each says when it is told."""
+
+from jobwell.core.events import (
+    Event,
+    JobEvent,
+    JobQuarantined,
+    JobReleased,
+    JobRetrying,
+    JobSnoozed,
+    JobStarted,
+    JobSucceeded,
+    LeaseLost,
+    WorkerStarted,
+    WorkerStopping,
+)
+
+__all__ = [
+    "Event",
+    "JobEvent",
+    "JobQuarantined",
+    "JobReleased",
+    "JobRetrying",
+    "JobSnoozed",
+    "JobStarted",
+    "JobSucceeded",
+    "LeaseLost",
+    "WorkerStarted",
+    "WorkerStopping",
+]

@@ -295,6 +295,17 @@ def test_two_hundred_waiters_share_four_connections(database_url: str, schema: s
     app.close()
 
 
+def test_looking_leaves_nothing_in_the_session(app: App, note: Any) -> None:
+    """A pooler in transaction mode hands the session to others."""
+    handle = note.using(run_after="1h").enqueue(1)
+    for _ in range(20):
+        with pytest.raises(WaitTimeout):
+            handle.result(0)
+    with app.client.connections.plain() as own:
+        prepared = [row[0] for row in own.execute("select statement from pg_prepared_statements")]
+    assert not [statement for statement in prepared if "look" in statement]
+
+
 def test_rests_grow_and_keep_within_the_time_given() -> None:
     waiting = results.Waiting([(new_id(), "")], App().catalog, 10.0, now=100.0)
     rests = [waiting.rest(100.0) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""Waiting for jobs and reading what they returned. It polls with growing rests, so it works through any pooler.
+"""Waiting for jobs and reading what they returned. It polls with growing rests and needs no LISTEN.
 
 No connection is held between two looks: any number of waiters share the few of the pool.
 """
@@ -225,7 +225,7 @@ def wait(client: "Client", jobs: Jobs, limit: Duration, *, gather: bool = False)
     while True:
         for ids in waiting.pieces():
             with client.connections.plain() as own:
-                found = run(own, results.look(client.statements, ids))
+                found = run(own, results.look(client.statements, ids), prepare=False)
             waiting.take(ids, found)
         rest = waiting.rest(time.monotonic())
         if rest is None:
@@ -239,7 +239,7 @@ async def await_all(client: "Client", jobs: Jobs, limit: Duration, *, gather: bo
     while True:
         for ids in waiting.pieces():
             async with client.connections.of_loop() as own:
-                found = await arun(own, results.look(client.statements, ids))
+                found = await arun(own, results.look(client.statements, ids), prepare=False)
             waiting.take(ids, found)
         rest = waiting.rest(time.monotonic())
         if rest is None:

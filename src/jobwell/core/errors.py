@@ -23,6 +23,7 @@ JobwellError
 └── WorkerError              a worker process cannot go on
 """
 
+from typing import Any
 from uuid import UUID
 
 
@@ -92,6 +93,15 @@ class SchemaMismatch(StoreError):
 
 class ResultError(JobwellError):
     """A result was asked for and there is none to give. Asking changes nothing: the job is as it was."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, vars(self))  # with its fields, to another process too
+
+
+def _again(kind: type[ResultError], message: str, fields: dict[str, Any]) -> ResultError:
+    error = kind.__new__(kind, message)
+    vars(error).update(fields)
+    return error
 
 
 class JobFailed(ResultError):

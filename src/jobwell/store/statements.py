@@ -78,27 +78,32 @@ def _read() -> dict[str, str]:
     return found
 
 
-def run(conn: "Connection[Any]", program: Program[T]) -> T:
+def run(conn: "Connection[Any]", program: Program[T], *, prepare: bool | None = None) -> T:
     """Drive a program on a plain connection.
 
     Answers come in binary: as text, times would depend on the session's DateStyle.
+
+    Args:
+        conn: the connection.
+        program: what to run.
+        prepare: False leaves nothing in the session, for poolers that hand it to others (default: as the connection does).
     """
     try:
         query = next(program)
         while True:
-            cursor = conn.execute(query.sql, query.parameters, binary=True)
+            cursor = conn.execute(query.sql, query.parameters, binary=True, prepare=prepare)
             query = program.send(cursor.fetchall() if cursor.description else [])
     except StopIteration as stop:
         value: T = stop.value
         return value
 
 
-async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
+async def arun(conn: "AsyncConnection[Any]", program: Program[T], *, prepare: bool | None = None) -> T:
     """Drive a program on an async connection."""
     try:
         query = next(program)
         while True:
-            cursor = await conn.execute(query.sql, query.parameters, binary=True)
+            cursor = await conn.execute(query.sql, query.parameters, binary=True, prepare=prepare)
             query = program.send(await cursor.fetchall() if cursor.description else [])
     except StopIteration as stop:
         value: T = stop.value

@@ -7,10 +7,11 @@ import pkgutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from jobwell import settings as setting
 from jobwell.client import correlation
+from jobwell.client.asking import Asking
 from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
@@ -22,8 +23,12 @@ from jobwell.core.size import Size
 from jobwell.core.task import Lock, TaskSpec, Upgrade, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
+if TYPE_CHECKING:
+    from jobwell.core.events import Event
+
 P = ParamSpec("P")
 R = TypeVar("R")
+H = TypeVar("H", bound=Callable[[Any], Any])
 
 
 class Decorator(Protocol):
@@ -75,6 +80,8 @@ class Tasks:
         aliases: Iterable[str] = (),
         version: int = 1,
         upgrades: Mapping[int, Upgrade] | None = None,
+        result_ttl: Duration | None = None,
+        keep_result: bool = True,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
@@ -97,6 +104,8 @@ class Tasks:
         aliases: Iterable[str] = (),
         version: int = 1,
         upgrades: Mapping[int, Upgrade] | None = None,
+        result_ttl: Duration | None = None,
+        keep_result: bool = True,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Any:
@@ -122,6 +131,8 @@ class Tasks:
             version: of the payload; raise it when the parameters change their meaning. A worker of an older release hands jobs
                 with a newer version back, and after an hour of that they wait in the quarantine as `unsupported`.
             upgrades: `{1: to_2, 2: to_3}`: each takes the arguments of a version by name and returns those of the next.
+            result_ttl: how long its result can be read (default: as long as the finished job is kept, by `retention`).
+            keep_result: False: what it returns is dropped; for results that nobody reads.
             dedup: not available in this release; anything but None is refused.
             resources: not available in this release; anything but () is refused.
 
@@ -139,6 +150,7 @@ class Tasks:
                 function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
                 owner=owner, tenant=tenant, lock=lock, executor=executor, memory=memory,
                 aliases=aliases, version=version, upgrades=upgrades,
+                result_ttl=result_ttl, keep_result=keep_result,
             )  # fmt: skip
             for holder in (self, *self.includers):
                 holder.accept(spec)
@@ -151,7 +163,7 @@ class Tasks:
         self.catalog.add(spec)
 
 
-class App(Tasks):
+class App(Tasks, Asking):
     """An application: settings, queues, catalog and client. Light to make; it connects at the first enqueue.
 
     Args:
@@ -181,6 +193,7 @@ class App(Tasks):
         self.queues = declare_queues((queues,) if isinstance(queues, str) else queues)
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
+        self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
         self.binding.client = lambda: self.client
         self.binding.payload_limit = lambda: self.settings.payload_limit
 
@@ -196,7 +209,7 @@ class App(Tasks):
         """What stores jobs."""
         from jobwell.client.client import Client
 
-        return Client(self.database)
+        return Client(self.database, self.catalog)
 
     def include(self, *groups: Tasks) -> None:
         """Take tasks in that were declared on `Tasks()`.
@@ -210,6 +223,37 @@ class App(Tasks):
             group.includers.append(self)  # what is declared on it later comes too
             group.binding.client = self.binding.client
             group.binding.payload_limit = self.binding.payload_limit
+
+    def on(self, *kinds: "type[Event]") -> Callable[[H], H]:
+        """Listen to events of workers: `@app.on(JobQuarantined)` above a plain or async function that takes the event.
+
+        A handler is called after the fact and beside the work: an async one on the worker's loop, a plain one on a thread. Its
+        errors are logged and touch no job. It has 10 s for a call; three overruns in a row switch it off until the worker starts
+        again. Beyond 10,000 events that wait for it more are dropped.
+
+        Guarantee: at most once. Events are lost where a worker dies, and where an answer of the database is lost. What must
+        happen after a job is a job of its own, enqueued by the first one.
+
+        Args:
+            kinds: exactly these, such as JobSucceeded, from `jobwell.events`.
+
+        Raises:
+            DeclarationError: a kind is no event of these.
+        """
+        from jobwell.core.events import Event  # not before somebody listens: an application that only enqueues does not
+
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, Event)) or kind.__subclasses__():
+                raise DeclarationError(f"on({kind!r}): give the kinds of events to listen to, such as JobSucceeded")
+        if not kinds:
+            raise DeclarationError("on(): name at least one kind of event, such as JobSucceeded")
+
+        def listen(handler: H) -> H:
+            for kind in kinds:
+                self.handlers.setdefault(kind, []).append(handler)
+            return handler
+
+        return listen
 
     def load(self) -> None:
         """Import the modules that `discover` names, and check every signature.

@@ -28,6 +28,7 @@ RESERVED = frozenset((
     "then", "to", "trailing", "true", "union", "unique", "user", "using", "variadic", "when", "where", "window", "with",
 ))  # fmt: skip
 POOLERS = ("auto", "none", "transaction")
+LOGS = ("auto", "text", "json", "none")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
@@ -91,6 +92,7 @@ class Settings:
     retention: float = _setting(7 * 86400.0, "how long finished jobs and their results are kept", _duration)
     connect_timeout: float = _setting(10.0, "how long to wait for a connection", _duration)
     statement_timeout: float = _setting(30.0, "how long one statement may take", _duration)
+    log: str = _setting("auto", "the form of the worker's log: auto, text, json, or none to leave logging alone")
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,8 @@ class Settings:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise SettingsError(f"{name}={value:g} is out of range; it must be from {least:g} to {most:g}")
+        if self.log not in LOGS:
+            raise SettingsError(f"log={self.log!r} is not known; there are {', '.join(LOGS)}")
         for name in ("database_url", "direct_url"):
             check_url(getattr(self, name), name)
 

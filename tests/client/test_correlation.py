@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def test_children_of_a_job_carry_its_fields_and_its_id(app: App, note: Task[...,
     stored = one(conn, "select meta::text from jobs")
 
     async def attempt() -> None:
-        correlation.inherit(stored, str(parent.id))
+        correlation.inherit(SimpleNamespace(id=parent.id, meta=stored))
         await note.aenqueue(2)
         with app.correlate(step="a"):
             await note.aenqueue(3)
@@ -71,7 +72,7 @@ def test_children_of_a_job_carry_its_fields_and_its_id(app: App, note: Task[...,
 
 def test_a_job_without_fields_still_hands_its_id_down(app: App, note: Task[..., None], conn: Connection[Any]) -> None:
     async def attempt() -> None:
-        correlation.inherit(None, "p-1")
+        correlation.inherit(SimpleNamespace(id="p-1", meta=None))
         await note.aenqueue(1)
         await app.aclose()
 

@@ -2,38 +2,14 @@
 
 import logging
 import os
-import sys
 from typing import Any
 from uuid import UUID
 
 import click
 
 from jobwell import settings as setting
+from jobwell.cli import logs
 from jobwell.cli.output import store_options
-
-LOG_FORMATS = click.Choice(["auto", "text", "json"])
-
-
-def _logging(output: str) -> None:
-    """Human lines on a terminal, JSON elsewhere."""
-    import structlog
-
-    plain = output == "text" or (output == "auto" and sys.stderr.isatty())
-    shared: list[Any] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    renderer: Any = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if plain else structlog.processors.JSONRenderer()
-    handler = logging.StreamHandler()
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
-        )
-    )
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # our own loops say it once, in words
 
 
 @click.command()
@@ -41,7 +17,9 @@ def _logging(output: str) -> None:
 @click.option("--processes", type=click.IntRange(1, 64), help="Worker processes.  [default: 1]")
 @click.option("--slots", type=click.IntRange(1, 10_000), help="Jobs at once in each process.  [default: 100]")
 @click.option("--queues", help="Comma-separated (default: all that the app declares).")
-@click.option("--log", "log_format", type=LOG_FORMATS, default="auto", help="Form of the log on stderr.")
+@click.option(
+    "--log", "log_form", type=click.Choice(setting.LOGS), help="Form of the log on stderr; none: the app's own.  [default: auto]"
+)
 @click.option("--child", type=click.UUID, hidden=True)
 @store_options
 def worker(
@@ -49,7 +27,7 @@ def worker(
     processes: int | None,
     slots: int | None,
     queues: str | None,
-    log_format: str,
+    log_form: str | None,
     child: UUID | None,
     database_url: str | None,
     schema: str | None,
@@ -66,16 +44,17 @@ def worker(
     \b
     Exit codes: 0 drained · 1 a part of it failed for good · 3 the lease was lost · 78 a setting, the app or the tables are wrong
     """
-    given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues}
+    given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues,
+        "log": log_form}  # fmt: skip
     if child is not None:  # a password does not belong into a command line that everyone can see
         given["database_url"] = os.environ.get("JOBWELL_CHILD_URL") or database_url
     settings = setting.load(given)
-    _logging(log_format)
+    logs.configure(settings.log)
     if child is not None:
         return _child(settings, child, given)
     from jobwell import services
 
-    options = ["--log", log_format]
+    options = ["--log", settings.log]
     for name in ("slots", "queues", "schema"):
         if given[name] is not None:
             options += [f"--{name.replace('_', '-')}", str(given[name])]
@@ -143,6 +122,6 @@ def up(
         click.echo(f"the embedded server keeps its data in {embedded.data_folder()}", err=True)
     migrations.migrate(database, say=lambda step: click.echo(f"migrate: {step}", err=True))
     return ctx.invoke(
-        worker, app=app, processes=processes, slots=slots, queues=None, log_format="auto", child=None, database_url=database_url,
+        worker, app=app, processes=processes, slots=slots, queues=None, log_form=None, child=None, database_url=database_url,
         schema=schema,
     )  # fmt: skip

@@ -11,13 +11,14 @@ from jobwell.client import correlation, transactions
 from jobwell.client.connections import Connections
 from jobwell.client.handle import Enqueued, Handle
 from jobwell.client.transactions import Guard, Within
+from jobwell.core.catalog import Catalog
 from jobwell.core.errors import EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
 from jobwell.store import bulk
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
 from jobwell.store.jobs import insert
-from jobwell.store.statements import Program, arun, run
+from jobwell.store.statements import Program, Statements, arun, run
 
 
 class Client:
@@ -25,13 +26,25 @@ class Client:
 
     Args:
         database: where.
+        catalog: the tasks that are known here, for the types of their results.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, catalog: Catalog) -> None:
         self.database = database
+        self.catalog = catalog
         self._statements = database.statements
         self._connections = Connections(database)
         self._guard = Guard(database)
+
+    @property
+    def connections(self) -> Connections:
+        """What it borrows from."""
+        return self._connections
+
+    @property
+    def statements(self) -> Statements:
+        """Of its store."""
+        return self._statements
 
     def within(self, connection: Any) -> Within:
         """Every enqueue inside goes through the caller's connection."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 from uuid import UUID
 
+from jobwell.core.duration import Duration
+
 if TYPE_CHECKING:
     from jobwell.client.client import Client
 
@@ -17,8 +19,8 @@ class Handle(Generic[R]):
 
     Attributes:
         id: of the job; sorts by time.
-        task: the task's name.
-        created: False where an equal job was there already and this is its id.
+        task: the task's name; empty where only the id is known.
+        created: False where an equal job was there already and this is its id, or where the handle was made from an id.
     """
 
     id: UUID
@@ -39,8 +41,39 @@ class Handle(Generic[R]):
         """As `status`, for async code."""
         return await self._client.astatus(self.id)
 
+    def result(self, timeout: Duration = "30s") -> R:
+        """Wait for the job's end and give what it returned. No connection is held while it waits.
+
+        In a task it keeps a slot of the worker waiting, and jobs that wait for each other's slots wait for ever: let the
+        first job enqueue the second instead.
+
+        Args:
+            timeout: how long to wait, as a duration ("90s", 5, timedelta); 0 looks once.
+
+        Raises:
+            JobFailed: it failed for good; reason, code, error and attempts are on the error.
+            JobCancelled: it was cancelled.
+            WaitTimeout: it has not ended yet; it goes on, and may be asked again.
+            ResultExpired, ResultUnavailable, ResultMismatch: it succeeded, and there is no result to give.
+            NotFound: it is gone (its retention is over), not committed yet, or of another task than this handle.
+            TransactionMisuse: inside `app.within(…)`, where it would wait for its own transaction.
+            ResultError: called on a running event loop, which it would block; use `aresult`.
+            StoreUnavailable: the database cannot be reached; the job is as it was.
+        """
+        from jobwell.client import results
+
+        found: R = results.wait(self._client, [self], timeout)[0]
+        return found
+
+    async def aresult(self, timeout: Duration = "30s") -> R:
+        """As `result`, for async code."""
+        from jobwell.client import results
+
+        found: R = (await results.await_all(self._client, [self], timeout))[0]
+        return found
+
     def __repr__(self) -> str:
-        return f"<job {self.id} of {self.task}>"
+        return f"<job {self.id} of {self.task or 'some task'}>"
 
 
 class Enqueued(Sequence[UUID]):

@@ -1,17 +1,41 @@
 """What a running attempt may ask and say. The worker makes it; called directly, a task gets a local one."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 from uuid import UUID
 
+import orjson
+
+from jobwell.core import log_fields
 from jobwell.core.ids import new_id
+
+
+class BoundLogger(logging.LoggerAdapter[logging.Logger]):
+    """A standard logger with fields of its own; `extra=` of a call comes on top."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Join both."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
 
 
 class _Attempt:
     """What both contexts share."""
 
-    __slots__ = ("_began", "_cancelled", "_deadline_in", "_logger", "_monotonic", "attempt", "id", "queue", "task", "tenant")
+    __slots__ = (
+        "_began",
+        "_cancelled",
+        "_deadline_in",
+        "_logger",
+        "_meta",
+        "_monotonic",
+        "attempt",
+        "id",
+        "queue",
+        "task",
+        "tenant",
+    )
 
     def __init__(
         self,
@@ -23,6 +47,7 @@ class _Attempt:
         attempt: int,
         deadline_in: float | None,
         monotonic: Callable[[], float],
+        meta: str | None = None,
     ) -> None:
         self.id = id
         self.task = task
@@ -33,7 +58,8 @@ class _Attempt:
         self._monotonic = monotonic
         self._began = monotonic()
         self._cancelled = False
-        self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+        self._meta = meta
+        self._logger: BoundLogger | None = None
 
     @classmethod
     def local(cls, task: str) -> "Any":
@@ -60,11 +86,14 @@ class _Attempt:
         return self._cancelled
 
     @property
-    def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """A standard logger that carries job, task, attempt and tenant."""
+    def logger(self) -> "BoundLogger":
+        """A standard logger whose records carry job, task, attempt, queue, tenant, and what the job was given by `correlate`."""
         if self._logger is None:
-            fields = {"job": str(self.id), "task": self.task, "attempt": self.attempt, "queue": self.queue, "tenant": self.tenant}
-            self._logger = logging.LoggerAdapter(logging.getLogger(f"jobwell.task.{self.task}"), fields)
+            carried = orjson.loads(self._meta) if self._meta else {}
+            fields = log_fields.of_job(
+                self.id, task=self.task, attempt=self.attempt, queue=self.queue, tenant=self.tenant, carried=carried
+            )
+            self._logger = BoundLogger(logging.getLogger(f"jobwell.task.{self.task}"), fields)
         return self._logger
 
     def tell_to_stop(self) -> None:

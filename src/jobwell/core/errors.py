@@ -11,10 +11,20 @@ JobwellError
 │   ├── StoreUnavailable     the database cannot be reached
 │   ├── StoreRefused         the server answers, and refuses: no such database or user, wrong password
 │   └── SchemaMismatch       code and tables do not fit each other
+├── ResultError              a result was asked for and there is none to give; the job itself is as it was
+│   ├── JobFailed            it failed for good
+│   ├── JobCancelled         it was cancelled
+│   ├── WaitTimeout          it has not ended yet, and goes on
+│   ├── ResultExpired        it succeeded, and its result was kept no longer
+│   ├── ResultUnavailable    it succeeded, and its result was never stored
+│   └── ResultMismatch       its result is there and does not fit the task's type any more
 ├── NotFound                 no such job, queue, …
 ├── Conflict                 the thing is not in a state in which this can be done
 └── WorkerError              a worker process cannot go on
 """
+
+from typing import Any
+from uuid import UUID
 
 
 class JobwellError(Exception):
@@ -88,6 +98,115 @@ class StoreRefused(StoreError):
 
 class SchemaMismatch(StoreError):
     """Code and tables do not fit each other. Run `jobwell migrate`, or deploy the matching release."""
+
+
+class ResultError(JobwellError):
+    """A result was asked for and there is none to give. Asking changes nothing: the job is as it was."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, vars(self))  # with its fields, to another process too
+
+
+def _again(kind: type[ResultError], message: str, fields: dict[str, Any]) -> ResultError:
+    error = kind.__new__(kind, message)
+    vars(error).update(fields)
+    return error
+
+
+class JobFailed(ResultError):
+    """The job failed for good and waits in the quarantine for a person.
+
+    Args:
+        message: the sentence.
+        job_id: of the job.
+        task: its name.
+        reason: rejected, exhausted, deadline, lost, … (docs/states.md).
+        code: of `Reject`, or None.
+        error_type: the name of what was raised, or None.
+        error_message: what it said, cut and cleaned, or None.
+        attempts: how many were begun.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        job_id: UUID,
+        task: str,
+        reason: str,
+        code: str | None,
+        error_type: str | None,
+        error_message: str | None,
+        attempts: int,
+    ) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.task = task
+        self.reason = reason
+        self.code = code
+        self.error_type = error_type
+        self.error_message = error_message
+        self.attempts = attempts
+
+
+class JobCancelled(ResultError):
+    """The job was cancelled before it could end by itself.
+
+    Args:
+        message: the sentence.
+        job_id: of the job.
+        note: why, as far as somebody said, or None.
+    """
+
+    def __init__(self, message: str, *, job_id: UUID, note: str | None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.note = note
+
+
+class WaitTimeout(ResultError, TimeoutError):
+    """The job has not ended in the time given. It goes on; its result may be asked for again.
+
+    Args:
+        message: the sentence.
+        job_id: of the job, or of the first of several.
+        state: its state when it was last looked at.
+    """
+
+    def __init__(self, message: str, *, job_id: UUID, state: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.state = state
+
+
+class ResultExpired(ResultError):
+    """The job succeeded; its result was kept for as long as the task's `result_ttl` says, and no longer."""
+
+
+class ResultUnavailable(ResultError):
+    """The job succeeded; its result was not stored, and the message says why. The work is done and is not done again.
+
+    Args:
+        message: the sentence.
+        note: the reason as it stands on the job.
+    """
+
+    def __init__(self, message: str, *, note: str) -> None:
+        super().__init__(message)
+        self.note = note
+
+
+class ResultMismatch(ResultError):
+    """The job succeeded, and what it returned does not fit the type that its task declares now.
+
+    Args:
+        message: the sentence.
+        raw: the result as it is stored, as JSON text.
+    """
+
+    def __init__(self, message: str, *, raw: str) -> None:
+        super().__init__(message)
+        self.raw = raw
 
 
 class NotFound(JobwellError):

@@ -12,6 +12,11 @@ from jobwell.core.states import Reason
 
 Moment = Duration | datetime
 
+# Why a succeeded job has no result. Every such note begins with the same words, which tells it from other notes.
+NO_RESULT = "its result "
+RESULT_EXPIRED = "its result has expired"
+RESULT_NOT_KEPT = "its result is not kept: its task says keep_result=False"
+
 
 def after_seconds(value: Moment, now: datetime, name: str) -> float:
     """Seconds from `now` until `value`: a duration, seconds as text ("120"), an aware datetime, or an HTTP date. Never negative.
@@ -98,6 +103,13 @@ class Succeeded:
 
 
 @dataclass(frozen=True, slots=True)
+class Expiring(Succeeded):
+    """Done, with a result that is kept for `ttl` seconds only. A class of its own, so that all others do not pay for it."""
+
+    ttl: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Over: to the quarantine."""
 
@@ -149,7 +161,7 @@ class Crashed:
 Outcome = Succeeded | Failed | Retrying | Snoozed | Released | Cancelled | Crashed
 
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Succeeded, Failed, Retrying, Snoozed, Released, Cancelled, Crashed)
+    kind.__name__: kind for kind in (Succeeded, Expiring, Failed, Retrying, Snoozed, Released, Cancelled, Crashed)
 }  # fmt: skip
 
 

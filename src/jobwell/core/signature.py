@@ -185,8 +185,28 @@ class Signature:
         return encode(value, self.known, "result")
 
     def decode_result(self, stored: str) -> Any:
-        """Decode a stored result."""
-        return decode(stored, self.known)
+        """Decode a stored result, and hold it against the declared return type; without one anything fits.
+
+        Raises:
+            InvalidArguments: it cannot be decoded: a class in it is gone, or is another one now.
+            ValueError: it does not fit the type.
+        """
+        value = decode(stored, self.known)
+        return value if self._returned is None else self._returned.validate_python(value)
+
+    @cached_property
+    def _returned(self) -> Any:
+        """What checks a result; None where the type says nothing, or is nothing that pydantic can check."""
+        hint = self.hints["return"]
+        if hint is Any:
+            return None
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+
+        try:
+            return TypeAdapter(hint).validator
+        except (PydanticUserError, PydanticUndefinedAnnotation):  # any class may be returned by a function called directly
+            return None
 
     def value_of(self, named: Mapping[str, Any], parameter: str) -> Any:
         """The value of one parameter, its default included."""

@@ -73,6 +73,8 @@ class TaskSpec:
     version: int
     upgrades: Mapping[int, Upgrade]
     gate: int
+    result_ttl: float | None = None
+    keep_result: bool = True
 
     @property
     def gates(self) -> tuple[int, ...]:
@@ -108,6 +110,8 @@ def declare(
     aliases: Iterable[str],
     version: int,
     upgrades: Mapping[int, Upgrade] | None,
+    result_ttl: Duration | None = None,
+    keep_result: bool = True,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -137,7 +141,7 @@ def declare(
         signature=signature,
         queue=queue,
         priority=priority,
-        timeout=limit,
+        timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"),
         retry=retry or retry_rules.DEFAULT,
         owner=owner,
@@ -150,6 +154,8 @@ def declare(
         version=version,
         upgrades=_upgrades(version, upgrades or {}, who),
         gate=gate_of(name),
+        result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who),
+        keep_result=keep_result,
     )
 
 
@@ -222,6 +228,24 @@ def module_name(fn: Callable[..., Any]) -> str:
         return str(spec.name).removesuffix(".__main__")
     file = getattr(main, "__file__", None)
     return Path(file).stem if file else "__main__"
+
+
+def _timeout(wanted: Duration, who: str) -> float:
+    limit = seconds(wanted, f"{who}timeout")
+    if limit <= 0:
+        raise DeclarationError(f"{who}timeout={wanted!r} must be above zero; every attempt has a time limit")
+    return limit
+
+
+def _result_ttl(wanted: Duration | None, *, keep_result: bool, who: str) -> float | None:
+    if wanted is None:
+        return None
+    if not keep_result:
+        raise DeclarationError(f"{who}keep_result=False keeps no result, so result_ttl={wanted!r} has nothing to keep; give one")
+    ttl = seconds(wanted, f"{who}result_ttl")
+    if ttl <= 0:
+        raise DeclarationError(f"{who}result_ttl={wanted!r} must be above zero; where no result is wanted say keep_result=False")
+    return ttl
 
 
 def _executor(fn: Callable[..., Any], wanted: str | None, who: str) -> Executor:

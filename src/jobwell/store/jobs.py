@@ -10,7 +10,8 @@ from psycopg import AsyncConnection, AsyncCursor
 
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane, Mark
-from jobwell.core.outcome import Cancelled, Crashed, Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.store import results
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
 
@@ -139,6 +140,12 @@ class JobVerbs:
                 "notes": [end.note for end in ends],
             },
         )  # fmt: skip
+
+    async def finish_expiring(
+        self, conn: "AsyncConnection[Any]", ids: Sequence[UUID], claims: Sequence[UUID], ends: Sequence[Expiring]
+    ) -> set[UUID]:
+        """As `finish`, with results that are kept for a time of their own."""
+        return await results.finish_expiring(conn, self._statements, ids, claims, ends)
 
     async def fail(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, str, Failed]]) -> set[UUID]:
         """Over, to the quarantine: (id, claim id, task, end). Returns the ids that were no longer the caller's."""

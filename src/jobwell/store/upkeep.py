@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
+from jobwell.store import results
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
@@ -79,6 +80,10 @@ class UpkeepVerbs:
         finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
         return int(finished[0][0]), int(attempts[0][0])
+
+    def expire_results(self) -> Program[bool]:
+        """A piece of the results that are kept no longer. True: there may be more."""
+        return results.expire(self._statements)
 
     def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, int, uuid.UUID | None]]:
         """A piece of the payloads whose jobs are gone: how many were looked at and deleted, and where the walk goes on."""

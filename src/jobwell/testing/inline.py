@@ -31,7 +31,7 @@ class InlineClient(Client):
     """
 
     def __init__(self, database: Database, bed: "Testbed") -> None:
-        super().__init__(database)
+        super().__init__(database, bed.app.catalog)
         self.bed = bed
 
     def put(self, job: NewJob, conn: Any | None) -> "Handle[Any]":

@@ -26,8 +26,10 @@ from jobwell.core.duration import text as duration_text
 from jobwell.core.envelope import version_of
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
+    RESULT_NOT_KEPT,
     Cancelled,
     Crashed,
+    Expiring,
     Failed,
     Failure,
     Outcome,
@@ -172,6 +174,7 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
 
 def _open(attempt: Attempt) -> Outcome | None:
     job, spec = attempt.job, attempt.spec
+    correlation.inherit(job)
     if spec is None:
         return Released(f"this worker does not know the task {job.task!r}", UNKNOWN_DELAY)
     if job.remaining is not None and job.remaining <= 0:
@@ -186,7 +189,6 @@ def _open(attempt: Attempt) -> Outcome | None:
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
     if spec.signature.context:
         attempt.context = _context(attempt, spec)
-    correlation.inherit(job.meta, job.id)
     return None
 
 
@@ -214,7 +216,7 @@ def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
     kind = Context if spec.coroutine else SyncContext
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
-        monotonic=time.monotonic,
+        monotonic=time.monotonic, meta=job.meta,
     )  # fmt: skip
 
 
@@ -314,15 +316,19 @@ def _remaining(attempt: Attempt) -> float | None:
 def _succeeded(attempt: Attempt, result: Any, limit: int) -> Succeeded:
     if result is None:
         return Succeeded()
-    assert attempt.spec is not None
+    spec = attempt.spec
+    assert spec is not None
+    if not spec.keep_result:
+        return Succeeded(None, RESULT_NOT_KEPT)
     # The work is done: a result that cannot be kept is a note, never another run.
     try:
-        encoded = attempt.spec.signature.encode_result(result)
+        encoded = spec.signature.encode_result(result)
     except Exception as error:  # noqa: BLE001  a result may hold anything, also objects that raise when looked at
         return Succeeded(None, text.clean(f"its result could not be stored: {_said(error)}", MESSAGE_LIMIT))
     if len(encoded) > limit:
         return Succeeded(None, f"its result takes {len(encoded):,} bytes and was not stored; the limit is {limit:,}")
-    return Succeeded(encoded.decode())
+    kept = encoded.decode()
+    return Succeeded(kept) if spec.result_ttl is None else Expiring(kept, ttl=spec.result_ttl)
 
 
 def _failure(error: BaseException, kind: str) -> Failure:

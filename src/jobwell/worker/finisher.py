@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from jobwell.core.outcome import Cancelled, Crashed, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.worker.attempt import Attempt
@@ -33,16 +33,25 @@ class Finisher:
         largest: outcomes in one statement at the most.
         stored: told of attempts whose slots are free now.
         soon: told when a job will be due within seconds.
+        told: told of what was stored, and of the jobs that were no longer ours; None where nobody listens.
     """
 
     def __init__(
-        self, verbs: JobVerbs, link: Link, *, largest: int, stored: Callable[[list[Attempt]], None], soon: Callable[[], None]
+        self,
+        verbs: JobVerbs,
+        link: Link,
+        *,
+        largest: int,
+        stored: Callable[[list[Attempt]], None],
+        soon: Callable[[], None],
+        told: "Callable[[list[Ended], set[UUID]], None] | None" = None,
     ) -> None:
         self._verbs = verbs
         self._link = link
         self._largest = max(1, min(largest, LARGEST))
         self._stored = stored
         self._soon = soon
+        self._told = told
         self._waiting: list[Ended] = []
         self._again = False
         self.wake: Callable[[], None] = lambda: None
@@ -68,16 +77,18 @@ class Finisher:
             return 3600.0
         batch = self._waiting[: self._largest]
         try:
-            await self._write(batch)
+            lost = await self._write(batch)
         except BaseException:
             self._again = True
             raise
         self._again = False
         del self._waiting[: len(batch)]
         self._stored([attempt for attempt, _ in batch])
+        if self._told is not None:
+            self._told(batch, lost)
         return 0.0 if self._waiting else 3600.0
 
-    async def _write(self, batch: list[Ended]) -> None:
+    async def _write(self, batch: list[Ended]) -> set[UUID]:
         try:
             try:
                 lost = await self._store(batch)
@@ -86,18 +97,19 @@ class Finisher:
                 lost = await self._store(batch)
         except (psycopg.errors.DataError, ValueError, TypeError) as error:  # refused by the server, or not even encoded
             if len(batch) == 1:
-                await self._write_bare(batch[0], error)
-                return
+                return await self._write_bare(batch[0], error)
             # Something in it cannot be stored: each on its own, so that the others are.
+            lost = set()
             for ended in batch:
-                await self._write([ended])
-            return
+                lost |= await self._write([ended])
+            return lost
         if lost:
             doubt = " (or it was stored before, and the answer was lost)" if self._again else ""
             names = ", ".join(str(job) for job in sorted(lost)[:5])
             log.warning("ownership lost: the outcome of %d job(s) changed nothing%s: %s", len(lost), doubt, names)
+        return lost
 
-    async def _write_bare(self, ended: Ended, error: Exception) -> None:
+    async def _write_bare(self, ended: Ended, error: Exception) -> set[UUID]:
         attempt, outcome = ended
         log.error("the outcome of job %s could not be stored as it is: %s", attempt.job.id, error)
         bare: Outcome
@@ -116,7 +128,7 @@ class Finisher:
                 bare = Cancelled()
             case Crashed():
                 bare = Crashed("its process died")
-        await self._store([(attempt, bare)])
+        return await self._store([(attempt, bare)])
 
     async def _store(self, batch: list[Ended]) -> set[UUID]:
         async with self._link.use() as conn:
@@ -131,6 +143,11 @@ class Finisher:
             lost |= await self._verbs.finish(conn, ids, claims, [end for _, end in done])
             if len(done) == len(batch):
                 return lost
+        brief = [(a, o) for a, o in batch if isinstance(o, Expiring)]
+        if brief:
+            lost |= await self._verbs.finish_expiring(
+                conn, [a.job.id for a, _ in brief], [a.claim_id for a, _ in brief], [end for _, end in brief]
+            )
         failed = [(a.job.id, a.claim_id, a.job.task, o) for a, o in batch if isinstance(o, Failed)]
         if failed:
             lost |= await self._verbs.fail(conn, failed)

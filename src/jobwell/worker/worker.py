@@ -28,8 +28,9 @@ import psycopg
 import jobwell
 from jobwell.app import App
 from jobwell.core.errors import SettingsError, StoreError, StoreUnavailable
+from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
 from jobwell.core.ids import alone, new_id
-from jobwell.core.outcome import Outcome, Released
+from jobwell.core.outcome import Outcome, Released, Succeeded
 from jobwell.core.published import publish
 from jobwell.runtime.loop import Loop
 from jobwell.store import catalog
@@ -40,9 +41,11 @@ from jobwell.store.pool import pauses
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker import logs
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.escape import settle
+from jobwell.worker.events import OUTCOMES, Hub
 from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Apart, Fetcher
@@ -147,6 +150,7 @@ class Worker:
         for loop in self._loops:
             loop.start()
         self._ready.set()
+        self._hub.tell(WorkerStarted, queues=tuple(self.queues), slots=self.slots)
         try:
             await self._stop.wait()
             await self._drain()
@@ -155,6 +159,7 @@ class Worker:
             for loop in self._loops:
                 await loop.stop()
             await self._leave()
+            await self._hub.close()
             if self._children is not None:
                 self._children.close()
             self._threads.close()
@@ -183,7 +188,12 @@ class Worker:
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        self._finisher = Finisher(self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due)
+        hub = self._hub = Hub(self._app.handlers, self._threads, self.id, self._now)
+        self._starts = hub.wants(JobStarted)
+        self._finisher = Finisher(
+            self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due,
+            told=hub.ended if hub.wants(*OUTCOMES) else None,
+        )  # fmt: skip
         rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
@@ -331,6 +341,9 @@ class Worker:
             self._running[row.id, claim_id] = attempt
             create(self._attempt(attempt))  # the loop holds it until its first step, and the attempt from then on
 
+        if self._starts:
+            self._hub.started([self._running[row.id, claim_id] for row in rows])
+
     def _runs_apart(self, row: Claimed, attempt: Attempt) -> bool:
         if self._children is None or attempt.spec is None:
             return False
@@ -345,6 +358,8 @@ class Worker:
             fault = Released(f"a fault of the worker: {type(error).__name__}", FAULT_DELAY)
             outcome = None if attempt.stopped == "lost" else fault
             log.exception("the attempt of job %s broke", attempt.job.id)
+        if type(outcome) is not Succeeded and outcome is not None:
+            logs.tell(outcome)
         attempt.running = None
         if outcome is None:
             self._stored([attempt])
@@ -388,6 +403,8 @@ class Worker:
         """Wait the grace, then stop what is left, and see every outcome stored."""
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
+        if self._exit == EXIT_OK:
+            self._hub.tell(WorkerStopping, running=len(self._running))
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
         if self._exit in (EXIT_OK, EXIT_STUCK, EXIT_ASKED):
             await self._briefly(self._fetcher.reconcile())
@@ -464,6 +481,7 @@ class Worker:
             return
         log.error("the lease is lost: %s", why)
         self._exit = EXIT_LOST
+        self._hub.tell(LeaseLost, why=why, running=len(self._running))
         for attempt in list(self._running.values()):
             attempt.stop("lost")
         self._stop.set()

@@ -28,6 +28,7 @@ from jobwell.core.outcome import Outcome, dumped
 from jobwell.store.jobs import Claimed
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
 from jobwell.worker.loading import load_app
+from jobwell.worker.logs import JobFields
 
 PR_SET_PDEATHSIG = 1
 FATAL = 70  # the child itself cannot go on
@@ -184,7 +185,9 @@ def main(pipe: "Connection[Any, Any]", target: str, folder: str, level: int) -> 
         with contextlib.suppress(OSError):
             pipe.send_bytes(orjson.dumps({"failed": f"{type(error).__name__}: {error}"}))
         os._exit(FATAL)
-    logging.basicConfig(level=level, handlers=[ToParent(child)], force=True)
+    handler = ToParent(child)
+    handler.addFilter(JobFields())  # here, where the job is known
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     signal.signal(signal.SIGTERM, child.stop)
     child.serve()
     os._exit(0)  # threads that a job has left behind do not keep it

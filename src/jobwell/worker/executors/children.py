@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 import psutil
 
-from jobwell.core.outcome import Outcome, loaded
+from jobwell.core.outcome import Outcome, Succeeded, loaded
 from jobwell.store.jobs import Claimed
 from jobwell.worker.executors.threads import Threads
 
@@ -129,7 +129,7 @@ class Children:
             raise
         if cancelled is not None:
             self._end(kept)  # whatever the signal has left in it
-            if type(outcome).__name__ != "Succeeded":
+            if not isinstance(outcome, Succeeded):
                 raise cancelled
         elif kept.jobs >= MOST_JOBS or time.monotonic() - kept.born > MOST_AGE or self._closed:
             self._end(kept)

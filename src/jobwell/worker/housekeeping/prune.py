@@ -21,6 +21,7 @@ log = logging.getLogger("jobwell.worker")
 EVERY = 600.0
 ROUND = 10.0  # seconds of deleting row by row, after which the loop takes a breath
 DEAD_WORKERS_KEPT = 86400.0
+PIECES = 50  # of 1,000 results in one round, which has the statement timeout as its deadline
 FIRST = uuid.UUID(int=0)
 # Somebody reads or writes there, another worker does the same, or a row came into the default partition meanwhile.
 PUT_OFF = (
@@ -69,6 +70,7 @@ class Prune:
         while PIECE in (await self._piece(self._upkeep.delete_old(seconds=self._retention)) or ()):
             if self._clock() > until:
                 return True
+        expiring = await self._expire()
         looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (
             0,
             0,
@@ -77,7 +79,7 @@ class Prune:
         self._walk = last or FIRST
         async with self._link.use() as conn:
             await arun(conn, self._upkeep.give_back(self._me))
-        return bool(looked)
+        return bool(looked) or expiring
 
     async def _piece(self, program: Program[T]) -> T | None:
         """A small commit, under the lease. None: somebody else has it."""
@@ -91,6 +93,13 @@ class Prune:
             return None
         finally:
             program.close()
+
+    async def _expire(self) -> bool:
+        """Results whose time is over, in small commits; True: some are left for the next round, which comes soon."""
+        for _ in range(PIECES):
+            if not await self._piece(self._upkeep.expire_results()):
+                return False
+        return True
 
     async def _alter(self, program: Program[Any]) -> None:
         try:

@@ -1,56 +1,43 @@
 """One worker process: composes the services and lives from registration to the last hand-back.
 
 * fetcher: claims for free slots
+* attempts: what runs now
 * finisher: stores outcomes
-* heartbeat: renews the lease, passes wake-ups on
+* heartbeat: renews the lease, passes wake-ups on, watches the loop
 * limits: stops what is over its time
 * orders: what operators tell: cancelled jobs, and to end
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
 import asyncio
-import contextlib
 import logging
-import os
-import socket
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
-import psycopg
-
-import jobwell
 from jobwell.app import App
-from jobwell.core.errors import SettingsError, StoreError, StoreUnavailable
+from jobwell.core.errors import SettingsError, StoreError
 from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
 from jobwell.core.ids import alone, new_id
-from jobwell.core.outcome import Outcome, Released, Succeeded
-from jobwell.core.published import publish
 from jobwell.runtime.loop import Loop
-from jobwell.store import catalog
 from jobwell.store.database import Database, is_lost
-from jobwell.store.jobs import Claimed, JobVerbs
+from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
-from jobwell.store.pool import pauses
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker import logs
-from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.attempt import Surroundings
+from jobwell.worker.attempts import Attempts
 from jobwell.worker.ears import Ears, Echo
-from jobwell.worker.escape import settle
 from jobwell.worker.events import OUTCOMES, Hub
 from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Apart, Fetcher
 from jobwell.worker.finisher import Finisher
-from jobwell.worker.heartbeat import Heartbeat, LoopWatch
+from jobwell.worker.heartbeat import Heartbeat
 from jobwell.worker.housekeeping.bulk import Bulk
 from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.orders import Orders
@@ -58,15 +45,13 @@ from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.limits import Limits
 from jobwell.worker.loading import name_of
-from jobwell.worker.pulse import Pulse
+from jobwell.worker.start import Start
+from jobwell.worker.watch import Watch
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_BLOCKED, EXIT_ASKED = 0, 1, 3, 4, 5, 6
-FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
+EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_ASKED = 0, 1, 3, 4, 6
 BATCH = 500  # jobs: below it a statement costs more than it carries
-LONGEST_PAUSE = 2.0  # seconds between two attempts to begin
-ESCAPE_AFTER = 1.0  # seconds beyond a time limit after which a blocked loop is left behind
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
@@ -99,18 +84,20 @@ class Worker:
         self._app = app
         self._settings = settings
         self._database: Database = app.database
-        self._running: dict[tuple[UUID, UUID], Attempt] = {}
         self._stop = asyncio.Event()
         self._at_once = False
         self._exit = EXIT_OK
         self._ready = asyncio.Event()
-        self._apart = 0  # of these, in children: they take no slot
-        self.finished = 0
 
     @property
     def busy(self) -> int:
         """Jobs whose slots are taken."""
-        return len(self._running)
+        return len(self._attempts)
+
+    @property
+    def finished(self) -> int:
+        """Attempts whose outcomes are stored."""
+        return self._attempts.finished
 
     @property
     def stuck(self) -> int:
@@ -125,7 +112,7 @@ class Worker:
         """Begin to drain: no more claims; what runs has the grace to end. The second call ends the grace."""
         if self._stop.is_set():
             self._at_once = True
-            self._wake_drain()
+            self._attempts.hurry()
         self._stop.set()
 
     async def run(self) -> int:
@@ -137,9 +124,9 @@ class Worker:
             StoreError: the store cannot be used as it is; nothing was claimed.
         """
         self._compose()
-        heartbeat = self._pulse
+        heartbeat = self._heartbeat
         try:
-            begun = await self._begin_life()
+            begun = await self._start.begin(self._stop)
         except BaseException:
             self._threads.close()
             raise
@@ -175,33 +162,44 @@ class Worker:
         self._workers = WorkerVerbs(database.statements)
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
-        self._pulse = self._heartbeat()
         self._threads = Threads(asyncio.get_running_loop())
         self._children = self._make_children()
-        self._around = Surroundings(
+        hub = self._hub = Hub(self._app.handlers, self._threads, self.id, self._now)
+        around = Surroundings(
             self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children
         )
-        self._drained = asyncio.Event()
+        attempts = self._attempts = Attempts(
+            around, ended=lambda attempt, outcome: self._finisher.add(attempt, outcome), free=self._wake_fetcher,
+            began=hub.started if hub.wants(JobStarted) else None,
+        )  # fmt: skip
+        self._finisher = Finisher(
+            self._jobs, self._ends, largest=self._batch, stored=attempts.stored, soon=self._wake_due,
+            told=hub.ended if hub.wants(*OUTCOMES) else None,
+        )  # fmt: skip
+        self._heartbeat = self._make_heartbeat()
+        self._start = Start(
+            database, self.id, catalog=self._app.catalog, queues=self.queues, slots=self.slots,
+            children=self._children.size if self._children else 0, links=(self._claims, self._ends), heartbeat=self._heartbeat,
+            fit=self._fit,
+        )  # fmt: skip
+        self._compose_services()
+
+    def _compose_services(self) -> None:
+        settings, database, attempts = self._settings, self._database, self._attempts
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
-            link=self._claims, longest_rest=settings.poll, free=self._free, begin=self._begin, held=self._held,
+            link=self._claims, longest_rest=settings.poll, free=self._free, begin=attempts.begin, held=attempts.pairs,
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        hub = self._hub = Hub(self._app.handlers, self._threads, self.id, self._now)
-        self._starts = hub.wants(JobStarted)
-        self._finisher = Finisher(
-            self._jobs, self._ends, largest=self._batch, stored=self._stored, soon=self._wake_due,
-            told=hub.ended if hub.wants(*OUTCOMES) else None,
-        )  # fmt: skip
         rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
         bulk = Bulk(database.statements, self._claims)
-        orders = Orders(database.statements, self._claims, self.id, stop=self._cancel, end=self._asked)
-        limits = Limits(lambda: list(self._running.values()), time.monotonic)
+        orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
+        limits = Limits(lambda: attempts, time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
         self._finish_loop = make("finisher", self._finisher.tick)
@@ -230,72 +228,31 @@ class Worker:
             return None
         specs = list(self._app.catalog)
         declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
-        return Apart(declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._apart)
+        return Apart(
+            declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._attempts.apart
+        )
 
     def _loop(
         self, name: str, tick: Callable[[], Awaitable[float]], failed: Callable[[BaseException], None] | None = None
     ) -> Loop:
         return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal, on_error=failed)
 
-    def _heartbeat(self) -> Heartbeat:
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
-
-        def on_loop(call: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended; so has the worker
-                loop.call_soon_threadsafe(call)
-
-        def stack() -> str:
-            frame = sys._current_frames().get(thread)  # noqa: SLF001  there is no other way to see where a thread stands
-            return "".join(traceback.format_stack(frame)) if frame else ""
-
-        pulse = Pulse.of_process()
-        over = partial(self._escape, loop) if os.environ.get("JOBWELL_CHILD") else lambda _: None
-        watch = LoopWatch(on_loop, self._blocked, stack, alive=lambda: pulse.beat(self._told()), over=over)
-        self._echo = Echo(self._claims, self._workers, self.id, on_loop)
+    def _make_heartbeat(self) -> Heartbeat:
+        watch = Watch(
+            self._database, self.id, running=self._attempts, ended=self._finisher.gathered, now=self._now, told=self._told
+        )
+        self._echo = Echo(self._claims, self._workers, self.id, watch.on_loop)
         return Heartbeat(
-            self._database, self._workers, self.id, busy=lambda: len(self._running),
-            wake=lambda: on_loop(self._fetch_loop.wake), lost=lambda why: on_loop(partial(self._lease_lost, why)), watch=watch,
-            ears=Ears(self._echo.ask, self._settings.poll),
+            self._database, self._workers, self.id, busy=lambda: len(self._attempts),
+            wake=lambda: watch.on_loop(self._wake_fetcher), lost=lambda why: watch.tell(self._lease_lost, why),
+            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll),
         )  # fmt: skip
 
     async def _watch_lease(self) -> float:
         """The heartbeat's thread may hang in a connection that nobody answers; then it is seen from here."""
-        if self._pulse.silent > self._settings.lease:
-            self._lease_lost(f"the lease could not be renewed for {self._pulse.silent:.0f} s")
+        if self._heartbeat.silent > self._settings.lease:
+            self._lease_lost(f"the lease could not be renewed for {self._heartbeat.silent:.0f} s")
         return self._settings.lease / 10
-
-    async def _begin_life(self) -> bool:
-        """Have all three connections, then register; with growing pauses until there is room. False: told to stop meanwhile."""
-        told = False
-        for pause in pauses(LONGEST_PAUSE):
-            if self._stop.is_set():
-                break
-            try:
-                await asyncio.to_thread(self._fit)
-                await asyncio.to_thread(self._pulse.prepare)
-                async with self._ends.use():
-                    pass
-                await self._register()
-            except (StoreUnavailable, psycopg.OperationalError) as error:
-                if not told:
-                    log.warning("the start waits for the store: %s", error)
-                    told = True
-                await self._let_go()  # a part of them would only keep others from having theirs
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), pause)
-            except BaseException:
-                await self._let_go()
-                raise
-            else:
-                path = "through a pooler in transaction mode, nothing is prepared" if self._database.pooled else "direct"
-                log.info("connections: %s", path)
-                return True
-        return False
-
-    async def _let_go(self) -> None:
-        for link in (self._claims, self._ends):
-            await link.close()
-        self._pulse.drop()
 
     async def _watch_threads(self) -> float:
         """Stuck threads are replaced, up to as many as there are slots; then the whole process is."""
@@ -306,81 +263,17 @@ class Worker:
             self._stop.set()
         return 1.0
 
-    async def _register(self) -> None:
-        host, database = socket.gethostname(), self._database
-        specs = {spec.name: publish(spec) for spec in self._app.catalog}  # before the lease begins: it may take a moment
-        async with self._claims.use() as conn:
-            await arun(conn, self._workers.register(
-                self.id, lease=self._settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
-                version=jobwell.__version__, slots=self.slots, queues=self.queues))  # fmt: skip
-            await arun(conn, catalog.publish(database.statements, self.id, specs, release=jobwell.__version__))
-            if self._children is not None:
-                await arun(conn, self._workers.keeps_children(self.id, children=self._children.size))
-
     def _now(self) -> datetime:
         """The database's time, as far as the last heartbeat told."""
-        return datetime.now(UTC) + self._pulse.skew
+        return datetime.now(UTC) + self._heartbeat.skew
 
     def _free(self) -> int:
-        free = self.slots - len(self._running) + self._apart
+        free = self.slots - len(self._attempts) + self._attempts.apart
         # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
         # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
         if free < self._batch and self._finisher.waiting:
             return 0
         return free
-
-    def _held(self) -> set[tuple[UUID, UUID]]:
-        return set(self._running)
-
-    def _begin(self, rows: Sequence[Claimed], claim_id: UUID) -> None:
-        create = asyncio.get_running_loop().create_task
-        for row in rows:
-            attempt = begin(row, claim_id, self._app.catalog)
-            attempt.apart = self._runs_apart(row, attempt)
-            self._apart += attempt.apart
-            self._running[row.id, claim_id] = attempt
-            create(self._attempt(attempt))  # the loop holds it until its first step, and the attempt from then on
-
-        if self._starts:
-            self._hub.started([self._running[row.id, claim_id] for row in rows])
-
-    def _runs_apart(self, row: Claimed, attempt: Attempt) -> bool:
-        if self._children is None or attempt.spec is None:
-            return False
-        return attempt.spec.executor == "process" or row.gate in map(alone, attempt.spec.gates)
-
-    async def _attempt(self, attempt: Attempt) -> None:
-        outcome: Outcome | None
-        attempt.running = asyncio.current_task()  # not before: cancelled unbegun, it would never run, and its slot be lost
-        try:
-            outcome = await run(attempt, self._around)
-        except BaseException as error:  # a fault of ours
-            fault = Released(f"a fault of the worker: {type(error).__name__}", FAULT_DELAY)
-            outcome = None if attempt.stopped == "lost" else fault
-            log.exception("the attempt of job %s broke", attempt.job.id)
-        if type(outcome) is not Succeeded and outcome is not None:
-            logs.tell(outcome)
-        attempt.running = None
-        if outcome is None:
-            self._stored([attempt])
-        else:
-            self._finisher.add(attempt, outcome)
-
-    def _stored(self, attempts: list[Attempt]) -> None:
-        for attempt in attempts:
-            if self._running.pop((attempt.job.id, attempt.claim_id), None) is not None:
-                self.finished += 1
-                self._apart -= attempt.apart
-        self._wake_fetcher()
-        if self._stop.is_set():
-            self._wake_drain()
-
-    def _cancel(self, job: UUID, claim_id: UUID) -> None:
-        attempt = self._running.get((job, claim_id))
-        if attempt is not None:
-            if attempt.stopped is None:
-                log.info("job %s (%s) is cancelled by an operator", job, attempt.job.task)
-            attempt.stop("cancelled")
 
     def _asked(self, what: str) -> None:
         if not self._stop.is_set():
@@ -396,38 +289,25 @@ class Worker:
     def _wake_due(self) -> None:
         self._due_loop.wake()
 
-    def _wake_drain(self) -> None:
-        self._drained.set()
-
     async def _drain(self) -> None:
         """Wait the grace, then stop what is left, and see every outcome stored."""
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
         if self._exit == EXIT_OK:
-            self._hub.tell(WorkerStopping, running=len(self._running))
+            self._hub.tell(WorkerStopping, running=len(self._attempts))
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
         if self._exit in (EXIT_OK, EXIT_STUCK, EXIT_ASKED):
             await self._briefly(self._fetcher.reconcile())
             await self._quietly(self._workers.drain(self.id))
-            log.info("draining: %d job(s) have %g s to end", len(self._running), self._settings.grace)
-            await self._until_empty(0.0 if self._at_once else until - time.monotonic())
-        for attempt in list(self._running.values()):
-            attempt.stop("shutdown")
-        await self._until_empty(2.0, ignore_haste=True)
-        if self._running:
-            log.warning("%d job(s) did not end; they are taken back when the lease ends", len(self._running))
-
-    async def _until_empty(self, seconds: float, *, ignore_haste: bool = False) -> None:
-        until = time.monotonic() + seconds
-        while self._running and (rest := until - time.monotonic()) > 0 and (ignore_haste or not self._at_once):
-            self._drained.clear()
-            try:
-                await asyncio.wait_for(self._drained.wait(), rest)
-            except TimeoutError:
-                return
+            log.info("draining: %d job(s) have %g s to end", len(self._attempts), self._settings.grace)
+            await self._attempts.until_empty(until - time.monotonic(), unless=lambda: self._at_once)
+        self._attempts.stop("shutdown")
+        await self._attempts.until_empty(2.0)
+        if self._attempts:
+            log.warning("%d job(s) did not end; they are taken back when the lease ends", len(self._attempts))
 
     async def _leave(self) -> None:
-        program = self._workers.expire(self.id) if self._running else self._workers.leave(self.id)
+        program = self._workers.expire(self.id) if self._attempts else self._workers.leave(self.id)
         await self._quietly(program)
 
     async def _quietly(self, program: Program[None]) -> None:
@@ -444,35 +324,11 @@ class Worker:
         except Exception as error:  # noqa: BLE001
             log.warning("the store could not be told: %s", str(error) or type(error).__name__)
 
-    def _blocked(self, seconds: float, stack: str) -> None:
-        names = ", ".join(sorted({a.job.task for a in list(self._running.values()) if a.spec and a.spec.executor == "async"}))
-        log.warning("the event loop has been blocked for %.1f s by one of: %s\n%s", seconds, names or "no job", stack)
-
-    def _escape(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        """In the heartbeat's thread: the loop has stood still for so long. Where a job over its limit is the reason, end."""
-        with contextlib.suppress(Exception):  # it asks another thread's loop: whatever is wrong there, the next look asks again
-            task = asyncio.current_task(loop)
-            culprit = next((a for a in list(self._running.values()) if a.running is task), None) if task else None
-            if culprit is None or time.monotonic() < culprit.limit_at + ESCAPE_AFTER:
-                return
-            log.error(
-                "job %s (%s) has blocked the event loop for %.0f s, over its time limit; it is recorded as timed out, its"
-                " neighbours go back, and this process is replaced", culprit.job.id, culprit.job.task, seconds,
-            )  # fmt: skip
-            try:
-                settle(
-                    self._database, self.id, culprit=culprit, running=list(self._running.values()),
-                    ended=self._finisher.gathered(), now=self._now,
-                )  # fmt: skip
-            finally:
-                logging.shutdown()
-                os._exit(EXIT_BLOCKED)
-
     def _told(self) -> dict[str, Any]:
         """What the supervisor may know of this process."""
         return {
-            "worker": str(self.id), "busy": len(self._running), "slots": self.slots, "stuck": self._threads.stuck,
-            "draining": self._stop.is_set(), "renewed": round(self._pulse.silent, 1),
+            "worker": str(self.id), "busy": len(self._attempts), "slots": self.slots, "stuck": self._threads.stuck,
+            "draining": self._stop.is_set(), "renewed": round(self._heartbeat.silent, 1),
             "late": {loop.name: round(loop.late, 1) for loop in self._loops if loop.late > 1},
         }  # fmt: skip
 
@@ -481,9 +337,8 @@ class Worker:
             return
         log.error("the lease is lost: %s", why)
         self._exit = EXIT_LOST
-        self._hub.tell(LeaseLost, why=why, running=len(self._running))
-        for attempt in list(self._running.values()):
-            attempt.stop("lost")
+        self._hub.tell(LeaseLost, why=why, running=len(self._attempts))
+        self._attempts.stop("lost")
         self._stop.set()
 
     def _fatal(self, name: str, error: BaseException) -> None:

@@ -116,7 +116,7 @@ async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back(
     def stopping(worker: Worker, *given: Any) -> None:
         begin(worker, *given)
         if not stopped:
-            stopped.extend(worker._running.values())
+            stopped.extend(worker._attempts)
             for attempt in stopped:
                 attempt.stop(why)
 

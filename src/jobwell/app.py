@@ -85,30 +85,7 @@ class Tasks:
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
-    def task(
-        self,
-        fn: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        timeout: Duration = "5m",
-        deadline: Duration = "24h",
-        retry: RetryRule | None = None,
-        owner: str | None = None,
-        tenant: str | None = None,
-        lock: Lock | None = None,
-        executor: str | None = None,
-        memory: Size | None = None,
-        aliases: Iterable[str] = (),
-        version: int = 1,
-        upgrades: Mapping[int, Upgrade] | None = None,
-        result_ttl: Duration | None = None,
-        keep_result: bool = True,
-        dedup: Any = None,
-        resources: Iterable[str] = (),
-    ) -> Any:
+    def task(self, fn: Any = None, /, *, dedup: Any = None, resources: Iterable[str] = (), **options: Any) -> Any:
         """Declare a task with its whole contract. An async function runs on the worker's loop, a plain one on a thread.
 
         Args:
@@ -146,12 +123,7 @@ class Tasks:
                 )
 
         def decorate(function: Any) -> Any:
-            spec = declare(
-                function, name=name, queue=queue, priority=priority, timeout=timeout, deadline=deadline, retry=retry,
-                owner=owner, tenant=tenant, lock=lock, executor=executor, memory=memory,
-                aliases=aliases, version=version, upgrades=upgrades,
-                result_ttl=result_ttl, keep_result=keep_result,
-            )  # fmt: skip
+            spec = declare(function, **options)
             for holder in (self, *self.includers):
                 holder.accept(spec)
             return (AsyncTask if spec.coroutine else Task)(spec, self.binding)

@@ -22,6 +22,7 @@ from jobwell.app import App
 from jobwell.core.errors import SettingsError, StoreError
 from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
 from jobwell.core.ids import alone, new_id
+from jobwell.core.outcome import Outcome
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
 from jobwell.store.jobs import JobVerbs
@@ -29,7 +30,7 @@ from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.attempt import Surroundings
+from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
@@ -169,7 +170,7 @@ class Worker:
             self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children
         )
         attempts = self._attempts = Attempts(
-            around, ended=lambda attempt, outcome: self._finisher.add(attempt, outcome), free=self._wake_fetcher,
+            around, ended=self._ended, free=self._wake_fetcher,
             began=hub.started if hub.wants(JobStarted) else None,
         )  # fmt: skip
         self._finisher = Finisher(
@@ -274,6 +275,9 @@ class Worker:
         if free < self._batch and self._finisher.waiting:
             return 0
         return free
+
+    def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._finisher.add(attempt, outcome)
 
     def _asked(self, what: str) -> None:
         if not self._stop.is_set():

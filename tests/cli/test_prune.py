@@ -1,14 +1,16 @@
 """Case D9: retention by hand beside the work: small commits, one at a time, interruptible, and nobody waits for it."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pytest
@@ -18,6 +20,7 @@ from jobwell.actions.prune import Prune
 from jobwell.core.ids import new_id
 from jobwell.store.statements import run
 from jobwell.store.upkeep import Pruner, UpkeepVerbs
+from jobwell.worker.worker import Worker
 from tests.cli.conftest import Cli
 from tests.cli.test_seeing import declare, work_off
 from tests.waiting import pause, until
@@ -170,41 +173,73 @@ def start(app: App, cwd: Path) -> "subprocess.Popen[str]":
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
 
-def beside_the_work(app: App, conn: Conn, cwd: Path, expired: int, flow: float) -> None:
-    """Prune while jobs flow; kill it half way; then three at once. Each enqueue and claim is timed."""
-    good, _ = declare(app)
+class Flow:
+    """Jobs that flow through a worker of this process; each tells how long it took from its enqueue to its first line."""
+
+    def __init__(self, app: App) -> None:
+        self.took: list[float] = []
+        self._worker: Worker | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live(app)))
+
+        @app.task(name="beat")
+        async def beat(sent: float) -> None:
+            self.took.append(time.monotonic() - sent)
+
+        self._beat = beat
+        self._sent = 0
+
+    async def _live(self, app: App) -> None:
+        self._worker = Worker(app, slots=10)
+        self._loop = asyncio.get_running_loop()
+        await self._worker.run()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        until(lambda: self._worker is not None and self._worker._ready.is_set())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._worker is not None
+        self._loop.call_soon_threadsafe(self._worker.stop)
+        self._thread.join(30)
+
+    def one(self) -> None:
+        """One job, to its end: the next comes when it has begun."""
+        self._sent += 1
+        self._beat.enqueue(time.monotonic())
+        until(lambda: len(self.took) == self._sent)
+
+    def p99(self, since: int = 0) -> float:
+        took = sorted(self.took[since:])
+        return took[int(len(took) * 0.99)]
+
+
+def beside_the_work(app: App, conn: Conn, cwd: Path, expired: int, patience: float) -> None:
+    """Prune while jobs flow; kill it half way; then three at once."""
+    app.override({"retention": "60d"})  # of the worker: it leaves the rows to those who are tested here
     fill(conn, expired)
     conn.execute("analyze finished")
-    took: dict[str, list[float]] = {"alone": [], "beside": []}
-
-    def one(kind: str) -> None:
-        began = time.monotonic()
-        good.enqueue("x")
-        took[kind].append(time.monotonic() - began)
-
-    for _ in range(200):
-        one("alone")
-    first = start(app, cwd)
-    until(
-        lambda: one("beside") or count(conn, "finished_default", "finished_at < now() - interval '7 days'") < expired * 0.7,
-        timeout=60,
-    )  # type: ignore[func-returns-value]
-    first.send_signal(signal.SIGKILL)
-    first.communicate(timeout=20)
-    left = count(conn) - 10
-    assert 0 < left < expired
-    others = [start(app, cwd) for _ in range(3)]
-    ended = time.monotonic() + flow
-    while any(other.poll() is None for other in others):
-        one("beside")
-        assert time.monotonic() < ended, "the pruning does not come to its end"
-    said = [(other.returncode, *other.communicate()) for other in others]
-    assert sorted(code for code, _, _ in said) == [0, 4, 4], said
-    assert count(conn) == 10
-    for times in took.values():
-        times.sort()
-    assert took["beside"][int(len(took["beside"]) * 0.99)] < max(0.25, 20 * took["alone"][int(len(took["alone"]) * 0.99)])
-    work_off(app, conn)
+    old = "finished_at < now() - interval '7 days'"
+    with Flow(app) as flow:
+        for _ in range(150):
+            flow.one()
+        alone, began = flow.p99(), len(flow.took)
+        first = start(app, cwd)
+        ended = time.monotonic() + patience
+        while count(conn, "finished_default", old) > expired * 0.7:
+            flow.one()
+            assert time.monotonic() < ended, "the pruning does not begin"
+        first.send_signal(signal.SIGKILL)
+        first.communicate(timeout=20)
+        assert 0 < count(conn, "finished_default", old) < expired
+        others = [start(app, cwd) for _ in range(3)]
+        while any(other.poll() is None for other in others):
+            flow.one()
+            assert time.monotonic() < ended, "the pruning does not come to its end"
+        said = [(other.returncode, *other.communicate()) for other in others]
+        assert sorted(code for code, _, _ in said) == [0, 4, 4], said
+        assert count(conn, "finished_default", old) == 0
+        assert flow.p99(began) < max(0.25, 10 * alone)
 
 
 def test_beside_the_work_killed_and_three_at_once(app: App, conn: Conn, tmp_path: Path) -> None:

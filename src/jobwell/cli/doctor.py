@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import console, facts, json_out, output_option, store_options, table
+from jobwell.cli.output import console, csv_out, facts, json_out, rows_option, store_options, table
 
 
 @click.command()
-@output_option
+@rows_option
 @store_options
 def doctor(output: str, database_url: str | None, schema: str | None) -> int:
     r"""Each setting and where it came from, the server, and what is wrong, in words.
 
-    Needs nothing: it also says that no database is set. Passwords are masked.
+    CSV has the settings only. Needs nothing: it also says that no database is set. Passwords are masked.
 
     \b
     Examples:
@@ -30,6 +30,9 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
     wrong, hints = _look(settings, server)
     if output == "json":
         json_out({"settings": rows, "server": server, "wrong": wrong, "hints": hints})
+        return 1 if wrong else 0
+    if output == "csv":
+        csv_out(rows, ("setting", "value", "from", "what"))
         return 1 if wrong else 0
     table("Settings", rows, ("setting", "value", "from", "what"), "")
     console().print()

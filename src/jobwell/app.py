@@ -90,6 +90,7 @@ class Tasks:
 
         Args:
             fn: the function, where the decorator stands without brackets.
+            **options: all of the following but the last two.
             name: how jobs name it (default: `module.function`; better chosen, since stored jobs outlive a rename).
             queue: one of the declared queues.
             priority: -100 to 100, higher first within its queue.

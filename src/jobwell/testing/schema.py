@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
@@ -97,10 +98,19 @@ class Schema:
             self.conn.close()
 
     def empty(self) -> None:
-        """Empty all tables, and set the clock right."""
+        """Empty all tables, and set the clock right.
+
+        Raises:
+            TestbedError: somebody has a transaction open that has touched them.
+        """
         self.clock.reset()
-        with self.database.telling():
+        try:
             store.empty(self.conn, self.name, self._tables)
+        except psycopg.errors.LockNotAvailable as error:
+            raise TestbedError(
+                "the tables of jobs cannot be emptied: a transaction that has touched them is still open, probably on a"
+                " connection that an earlier test (or this one) did not commit, roll back or close"
+            ) from error
 
 
 class TestDatabase(Database):

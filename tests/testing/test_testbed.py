@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -125,6 +126,17 @@ def test_an_app_that_was_led_elsewhere_is_not_run(shop: Shop, app: App, bed: Tes
 def test_a_server_that_is_not_there(app: App) -> None:
     with pytest.raises(StoreUnavailable), Testbed(app, "postgresql://127.0.0.1:9/nowhere"):
         pass
+    assert "client" not in vars(app)
+
+
+def test_a_role_that_may_not_make_schemas(app: App, database_url: str, conn: Any) -> None:
+    role = f"jobwell_small_{os.getpid()}"
+    conn.execute(f"create role {role} login password 'p'")
+    try:
+        with pytest.raises(TestbedError, match="may not make a schema for tests.*grant it `create on database`"):
+            Testbed(app, re.sub("//[^@/]*@", f"//{role}:p@", database_url)).__enter__()
+    finally:
+        conn.execute(f"drop role {role}")
     assert "client" not in vars(app)
 
 

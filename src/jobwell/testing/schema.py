@@ -62,7 +62,7 @@ class Schema:
         url: of the server, "postgresql://…" (default: as `find_url` says). The role must be allowed to create schemas.
 
     Raises:
-        TestbedError: no server is named, and none can be started.
+        TestbedError: no server is named, and none can be started; or the role may not create schemas.
         StoreUnavailable: it cannot be reached.
     """
 
@@ -82,8 +82,13 @@ class Schema:
             store.make(self.conn, self.name)
             migrate(self.database)
             self._tables = store.tables(self.conn, self.name)
-        except BaseException:
+        except BaseException as error:
             self.conn.close()  # what was made is swept by the next run
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                raise TestbedError(
+                    f"the role in the URL may not make a schema for tests in {self.database.place}: grant it"
+                    " `create on database`, or give another test server"
+                ) from error
             raise
         self.clock = Clock(self.conn, self.name)
         self.driver = Driver(self.database)

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -26,7 +26,7 @@ from jobwell.store.migrations import migrate
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Driver
 from jobwell.testing.errors import TestbedError
-from jobwell.testing.link import face
+from jobwell.testing.link import AsyncLender, BlockingConnection
 
 VARIABLE = "JOBWELL_TEST_DATABASE_URL"
 QUICK = "-c synchronous_commit=off"  # nobody misses a test's rows after a crash of the server
@@ -139,7 +139,7 @@ class TestDatabase(Database):
 
     def apool(self, name: str, largest: int, smallest: int = 0) -> "AsyncConnectionPool[AsyncConnection[Any]]":
         """The same for async code."""
-        return cast("AsyncConnectionPool[AsyncConnection[Any]]", _AsyncLender(self._lender))
+        return cast("AsyncConnectionPool[AsyncConnection[Any]]", AsyncLender(self, lambda: self._lender.idle_async))
 
     def close(self) -> None:
         """Close what is idle."""
@@ -157,6 +157,7 @@ class _Lender:
         self._database = database
         self._guard = threading.Lock()
         self._idle: list[Connection[Any]] = []
+        self.idle_async: list[BlockingConnection] = []
         self.owner = os.getpid()
 
     @contextlib.contextmanager
@@ -179,19 +180,5 @@ class _Lender:
             idle, self._idle = self._idle, []
         for conn in idle:
             conn.close()
-
-
-class _AsyncLender:
-    def __init__(self, lender: _Lender) -> None:
-        self._lender = lender
-
-    async def open(self) -> None:
-        """There is nothing to open."""
-
-    @contextlib.asynccontextmanager
-    async def connection(self) -> "AsyncIterator[AsyncConnection[Any]]":
-        with self._lender.connection() as conn:
-            yield face(conn)
-
-    async def close(self) -> None:
-        """The connections stay: they belong to no loop."""
+        while self.idle_async:
+            self.idle_async.pop().shut()

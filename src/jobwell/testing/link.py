@@ -5,11 +5,10 @@ The loop stands for the millisecond of a statement.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Self
 
 from psycopg import AsyncConnection, waiting
-from psycopg.pq import TransactionStatus
 
 from jobwell.store.arrays import teach
 from jobwell.store.database import Database
@@ -65,37 +64,3 @@ class BlockingLink(Link):
         """The same, without a loop."""
         if self._kept is not None:
             self._kept.shut()
-
-
-class AsyncLender:
-    """Lends them to the client, as a pool does.
-
-    Args:
-        database: where.
-        idle: gives those that are not in use, in this process.
-    """
-
-    def __init__(self, database: Database, idle: Callable[[], list[BlockingConnection]]) -> None:
-        self._database = database
-        self._idle = idle
-
-    async def open(self) -> None:
-        """There is nothing to open."""
-
-    @contextlib.asynccontextmanager
-    async def connection(self) -> "AsyncIterator[AsyncConnection[Any]]":
-        """One of them."""
-        idle = self._idle()
-        conn = idle.pop() if idle else None
-        if conn is None or conn.closed:
-            conn = await BlockingConnection.to(self._database, "testing client")
-        try:
-            yield conn
-        finally:
-            if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
-                self._idle().append(conn)
-            else:
-                conn.shut()
-
-    async def close(self) -> None:
-        """The connections stay: they belong to no loop."""

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -26,7 +26,7 @@ from jobwell.store.migrations import migrate
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Driver
 from jobwell.testing.errors import TestbedError
-from jobwell.testing.link import AsyncLender, BlockingConnection
+from jobwell.testing.link import BlockingConnection
 
 VARIABLE = "JOBWELL_TEST_DATABASE_URL"
 QUICK = "-c synchronous_commit=off"  # nobody misses a test's rows after a crash of the server
@@ -139,7 +139,7 @@ class TestDatabase(Database):
 
     def apool(self, name: str, largest: int, smallest: int = 0) -> "AsyncConnectionPool[AsyncConnection[Any]]":
         """The same for async code."""
-        return cast("AsyncConnectionPool[AsyncConnection[Any]]", AsyncLender(self, lambda: self._lender.idle_async))
+        return cast("AsyncConnectionPool[AsyncConnection[Any]]", _AsyncLender(self._lender))
 
     def close(self) -> None:
         """Close what is idle."""
@@ -154,7 +154,7 @@ class TestDatabase(Database):
 
 class _Lender:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._guard = threading.Lock()
         self._idle: list[Connection[Any]] = []
         self.idle_async: list[BlockingConnection] = []
@@ -165,7 +165,7 @@ class _Lender:
         with self._guard:
             conn = self._idle.pop() if self._idle else None
         if conn is None or conn.closed:
-            conn = self._database.connect("testing client")
+            conn = self.database.connect("testing client")
         try:
             yield conn
         finally:
@@ -182,3 +182,28 @@ class _Lender:
             conn.close()
         while self.idle_async:
             self.idle_async.pop().shut()
+
+
+class _AsyncLender:
+    def __init__(self, lender: _Lender) -> None:
+        self._lender = lender
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> "AsyncIterator[AsyncConnection[Any]]":
+        idle = self._lender.idle_async
+        conn = idle.pop() if idle else None
+        if conn is None or conn.closed:
+            conn = await BlockingConnection.to(self._lender.database, "testing client")
+        try:
+            yield conn
+        finally:
+            if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
+                idle.append(conn)
+            else:
+                conn.shut()
+
+    async def close(self) -> None:
+        """The connections stay: they belong to no loop."""

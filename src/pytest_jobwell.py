@@ -32,11 +32,12 @@ def jobwell_database_url(pytestconfig: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def jobwell_app(pytestconfig: pytest.Config) -> "App":
-    """The App under test: as the ini line `jobwell_app` says. Override it, at any scope, to give another one."""
+    """The App under test: as the ini line `jobwell_app` says, else `app` in jobwell.toml. Override it, at any scope."""
+    from jobwell import settings
     from jobwell.core.errors import JobwellError
     from jobwell.services import load_app
 
-    target: str = pytestconfig.getini("jobwell_app")
+    target: str = pytestconfig.getini("jobwell_app") or settings.load(folder=pytestconfig.rootpath).app
     if not target:
         raise pytest.UsageError(
             "testbed: no app is named. Put `jobwell_app = shop.jobs:app` into the pytest section of pyproject.toml, pytest.ini"

@@ -62,9 +62,22 @@ def passed(ran: "subprocess.CompletedProcess[str]", count: int) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def schemas(conn: Any) -> int:
-    row = conn.execute("select count(*) from pg_namespace where nspname like 'jobwell\\_test\\_%'").fetchone()
-    return int(row[0])
+NOTED = """
+import pathlib
+import pytest
+
+@pytest.fixture(autouse=True)
+def note(testbed):
+    with pathlib.Path("schemas.txt").open("a") as file:
+        file.write(testbed.app.settings.schema + "\\n")
+"""
+
+
+def left(tmp_path: Path, conn: Any) -> tuple[int, int]:
+    """How many schemas were used, and how many of them are still there."""
+    names = set((tmp_path / "project" / "schemas.txt").read_text(encoding="utf-8").split())
+    row = conn.execute("select count(*) from pg_namespace where nspname = any(%s)", [list(names)]).fetchone()
+    return len(names), int(row[0])
 
 
 TESTS = """
@@ -84,10 +97,9 @@ def test_two(testbed):
 """
 
 
-def test_the_app_is_found_by_the_ini_line_and_the_schema_is_dropped(run: Run, conn: Any) -> None:
-    before = schemas(conn)
-    passed(run(TESTS), 2)
-    assert schemas(conn) == before
+def test_the_app_is_found_by_the_ini_line_and_the_schema_is_dropped(run: Run, conn: Any, tmp_path: Path) -> None:
+    passed(run(TESTS, conftest=NOTED), 2)
+    assert left(tmp_path, conn) == (1, 0)
 
 
 def test_the_app_is_given_by_a_fixture_of_any_scope(run: Run) -> None:
@@ -111,6 +123,11 @@ def test_two(testbed, jobwell_app):
     assert testbed.drain().succeeded == 1
 """
     passed(run(tests, ini=PLAIN, conftest=fixture), 2)
+
+
+def test_the_app_of_the_command_line_is_the_app_of_the_tests(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "project" / "jobwell.toml").write_text('app = "shop.jobs:app"\n', encoding="utf-8")
+    passed(run(TESTS, ini=PLAIN), 2)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +187,7 @@ def test_two(testbed):
     assert "1 failed, 1 passed" in ran.stdout, ran.stdout
 
 
-def test_processes_of_xdist_do_not_see_each_other(run: Run, conn: Any) -> None:
+def test_processes_of_xdist_do_not_see_each_other(run: Run, conn: Any, tmp_path: Path) -> None:
     tests = """
 import pytest
 from shop.jobs import app, welcome
@@ -184,9 +201,8 @@ def test_one(testbed, n):
     assert [job.args["n"] for job in testbed.jobs()] == [n]
     assert testbed.drain().succeeded == 1
 """
-    before = schemas(conn)
-    passed(run(tests, "-n", "2"), 20)
-    assert schemas(conn) == before
+    passed(run(tests, "-n", "2", conftest=NOTED), 20)
+    assert left(tmp_path, conn) == (2, 0)
 
 
 ASYNC = """

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+import psycopg
 import pytest
 
 from jobwell import App, StoreUnavailable, embedded
@@ -20,23 +22,23 @@ from tests.testing.conftest import Shop
 from tests.waiting import apause
 
 
-def schemas(conn: Any) -> set[str]:
-    return {name for (name,) in conn.execute("select nspname from pg_namespace where nspname like 'jobwell\\_test\\_%'")}
+def is_there(conn: Any, schema: str) -> bool:
+    return bool(conn.execute("select to_regnamespace(%s) is not null", [schema]).fetchone()[0])
 
 
 def test_a_testbed_of_its_own_comes_and_goes(database_url: str, conn: Any) -> None:
     app = App("postgresql://production.example/jobs", schema="real", direct_url="postgresql://direct.example/jobs")
     task = app.task(name="task")(lambda: 3)
-    before, threads = schemas(conn), threading.active_count()
+    threads = threading.active_count()
     with Testbed(app, database_url) as bed:
         assert (app.settings.database_url, app.settings.direct_url) == (database_url, "")
-        (own,) = schemas(conn) - before
-        assert app.settings.schema == own
+        own = app.settings.schema
+        assert is_there(conn, own)
         handle = task.enqueue()
         bed.drain()
         assert bed.result(handle) == 3
         assert threading.active_count() == threads
-    assert schemas(conn) == before
+    assert not is_there(conn, own)
     given = (app.settings.database_url, app.settings.schema, app.settings.direct_url)
     assert given == ("postgresql://production.example/jobs", "real", "postgresql://direct.example/jobs")
     assert {"client", "database"}.isdisjoint(vars(app))
@@ -94,6 +96,21 @@ def test_thousands_of_rows_are_emptied_too(shop: Shop, app: App, bed: Testbed, c
     assert conn.execute("select count(*) from jobs").fetchone() == (0,)
 
 
+def test_a_transaction_left_open_is_named(shop: Shop, app: App, bed: Testbed, kit: Schema, database_url: str) -> None:
+    kit.conn.execute("set lock_timeout = '100ms'")
+    try:
+        with psycopg.connect(database_url) as forgotten:
+            shop.pay.enqueue(1)
+            forgotten.execute(f"select from {kit.name}.jobs for update")
+            with pytest.raises(TestbedError, match="a transaction that has touched them is still open"):
+                bed.reset()
+            forgotten.rollback()
+        bed.reset()
+        assert bed.jobs() == []
+    finally:
+        kit.conn.execute("select set_config('lock_timeout', %s, false)", [store.PATIENCE])
+
+
 def test_one_testbed_for_an_app_at_a_time(app: App, kit: Schema, bed: Testbed) -> None:
     with pytest.raises(TestbedError, match="in another testbed already"), Testbed(app, schema=kit):
         pass
@@ -112,6 +129,17 @@ def test_a_server_that_is_not_there(app: App) -> None:
     assert "client" not in vars(app)
 
 
+def test_a_role_that_may_not_make_schemas(app: App, database_url: str, conn: Any) -> None:
+    role = f"jobwell_small_{os.getpid()}"
+    conn.execute(f"create role {role} login password 'p'")
+    try:
+        with pytest.raises(TestbedError, match="may not make a schema for tests.*grant it `create on database`"):
+            Testbed(app, re.sub("//[^@/]*@", f"//{role}:p@", database_url)).__enter__()
+    finally:
+        conn.execute(f"drop role {role}")
+    assert "client" not in vars(app)
+
+
 def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(database_url: str, conn: Any) -> None:
     program = (
         "import os, sys; from jobwell.testing import Schema\n"
@@ -122,8 +150,8 @@ def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(database_url: str
     with Schema(database_url) as living:
         with Schema(database_url):
             pass
-        assert living.name in schemas(conn)
-        assert ran.stdout not in schemas(conn)
+        assert is_there(conn, living.name)
+        assert not is_there(conn, ran.stdout)
 
 
 FORKS = """
@@ -206,13 +234,13 @@ async def test_a_testbed_of_its_own_inside_async_code(database_url: str, app: Ap
     async def leaves() -> None:
         left.append(asyncio.create_task(apause(3600)))
 
-    before = schemas(conn)
     with Testbed(app, database_url) as bed:
+        own = app.settings.schema
         await leaves.aenqueue()
         await asyncio.to_thread(bed.drain)
         assert not left[0].done()
     assert left[0].cancelled()
-    assert schemas(conn) == before
+    assert not is_there(conn, own)
 
 
 def test_without_a_server_it_says_what_to_do(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

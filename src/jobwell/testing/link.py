@@ -1,18 +1,38 @@
-"""Connections for async code in a test: plain ones behind the face of async ones.
+"""Connections for async code in a test: async ones that belong to no loop.
 
-An async connection belongs to its loop, and each test has its own: to connect anew each time, and to
-plan the claim anew in that session, takes longer than the test. The loop stands for the millisecond of a statement.
+Each test has its own loop: to connect anew each time, and to plan the claim anew in that session, takes longer than the test.
+The loop stands for the millisecond of a statement.
 """
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from psycopg import AsyncConnection, Connection, Copy, Cursor
+from psycopg import AsyncConnection, waiting
 
 from jobwell.store.arrays import teach
 from jobwell.store.database import Database
 from jobwell.store.link import Link
+
+INTERVAL = 0.1  # seconds after which a Ctrl-C is seen
+
+
+class BlockingConnection(AsyncConnection[Any]):
+    """An async connection that waits for the server itself instead of asking the running loop to."""
+
+    async def wait(self, gen: Any, interval: float = INTERVAL, timeout: float | None = None) -> Any:  # noqa: ASYNC109  as the driver
+        """Drive one exchange with the server to its end."""
+        return waiting.wait(gen, self.pgconn.socket, interval=interval, timeout=timeout)
+
+    @classmethod
+    async def to(cls, database: Database, name: str) -> Self:
+        """Connect."""
+        with database.telling():
+            return await cls.connect(**database.parameters(name), autocommit=True)
+
+    def shut(self) -> None:
+        """Close it, also where no loop runs."""
+        self.pgconn.finish()
 
 
 class BlockingLink(Link):
@@ -24,17 +44,17 @@ class BlockingLink(Link):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "testing worker")
-        self._plain: Connection[Any] | None = None
+        self._kept: BlockingConnection | None = None
 
     @contextlib.asynccontextmanager
     async def use(self) -> "AsyncIterator[AsyncConnection[Any]]":
         """The connection."""
-        if self._plain is None or self._plain.closed:
-            self._plain = self._database.connect(self._name)
-            self._plain.prepare_threshold = 0
-            teach(cast("AsyncConnection[Any]", self._plain))
+        if self._kept is None or self._kept.closed:
+            self._kept = await BlockingConnection.to(self._database, self._name)
+            self._kept.prepare_threshold = 0
+            teach(self._kept)
         with self._database.telling():
-            yield face(self._plain)
+            yield self._kept
 
     async def close(self) -> None:
         """Close it; the next use makes a new one."""
@@ -42,65 +62,5 @@ class BlockingLink(Link):
 
     def shut(self) -> None:
         """The same, without a loop."""
-        if self._plain is not None:
-            self._plain.close()
-
-
-def face(conn: "Connection[Any]") -> "AsyncConnection[Any]":
-    """A plain connection behind as much of an async one's face as the store uses."""
-    return cast("AsyncConnection[Any]", _Face(conn))
-
-
-class _Face:
-    def __init__(self, conn: "Connection[Any]") -> None:
-        self._conn = conn
-
-    def cursor(self, *, binary: bool = False) -> "_CursorFace":
-        return _CursorFace(self._conn.cursor(binary=binary))
-
-    async def execute(self, query: str, parameters: Any = None, *, binary: bool = False) -> "_CursorFace":
-        return await self.cursor().execute(query, parameters, binary=binary)
-
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
-        with self._conn.transaction() as transaction:
-            yield transaction
-
-
-class _CursorFace:
-    def __init__(self, cursor: "Cursor[Any]") -> None:
-        self._cursor = cursor
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._cursor.close()
-
-    @property
-    def description(self) -> Any:
-        return self._cursor.description
-
-    async def execute(self, query: str, parameters: Any = None, *, binary: bool | None = None) -> Self:
-        self._cursor.execute(query, parameters, binary=binary)
-        return self
-
-    async def fetchall(self) -> list[Any]:
-        return self._cursor.fetchall()
-
-    async def fetchone(self) -> Any:
-        return self._cursor.fetchone()
-
-    @contextlib.asynccontextmanager
-    async def copy(self, query: str) -> AsyncIterator["_CopyFace"]:
-        with self._cursor.copy(query) as copy:
-            yield _CopyFace(copy)
-
-
-class _CopyFace:
-    def __init__(self, copy: Copy) -> None:
-        self._copy = copy
-        self.set_types = copy.set_types
-
-    async def write_row(self, row: Any) -> None:
-        self._copy.write_row(row)
+        if self._kept is not None:
+            self._kept.shut()

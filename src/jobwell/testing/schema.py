@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
@@ -25,7 +26,7 @@ from jobwell.store.pool import LoopPool, Pool
 from jobwell.testing.clock import Clock
 from jobwell.testing.driver import Driver
 from jobwell.testing.errors import TestbedError
-from jobwell.testing.link import face
+from jobwell.testing.link import BlockingConnection
 
 VARIABLE = "JOBWELL_TEST_DATABASE_URL"
 QUICK = "-c synchronous_commit=off"  # nobody misses a test's rows after a crash of the server
@@ -61,7 +62,7 @@ class Schema:
         url: of the server, "postgresql://…" (default: as `find_url` says). The role must be allowed to create schemas.
 
     Raises:
-        TestbedError: no server is named, and none can be started.
+        TestbedError: no server is named, and none can be started; or the role may not create schemas.
         StoreUnavailable: it cannot be reached.
     """
 
@@ -81,8 +82,13 @@ class Schema:
             store.make(self.conn, self.name)
             migrate(self.database)
             self._tables = store.tables(self.conn, self.name)
-        except BaseException:
+        except BaseException as error:
             self.conn.close()  # what was made is swept by the next run
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                raise TestbedError(
+                    f"the role in the URL may not make a schema for tests in {self.database.place}: grant it"
+                    " `create on database`, or give another test server"
+                ) from error
             raise
         self.clock = Clock(self.conn, self.name)
         self.driver = Driver(self.database)
@@ -97,10 +103,19 @@ class Schema:
             self.conn.close()
 
     def empty(self) -> None:
-        """Empty all tables, and set the clock right."""
+        """Empty all tables, and set the clock right.
+
+        Raises:
+            TestbedError: somebody has a transaction open that has touched them.
+        """
         self.clock.reset()
-        with self.database.telling():
+        try:
             store.empty(self.conn, self.name, self._tables)
+        except psycopg.errors.LockNotAvailable as error:
+            raise TestbedError(
+                "the tables of jobs cannot be emptied: a transaction that has touched them is still open, probably on a"
+                " connection that an earlier test (or this one) did not commit, roll back or close"
+            ) from error
 
 
 class TestDatabase(Database):
@@ -139,9 +154,10 @@ class TestDatabase(Database):
 
 class _Lender:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._guard = threading.Lock()
         self._idle: list[Connection[Any]] = []
+        self.idle_async: list[BlockingConnection] = []
         self.owner = os.getpid()
 
     @contextlib.contextmanager
@@ -149,7 +165,7 @@ class _Lender:
         with self._guard:
             conn = self._idle.pop() if self._idle else None
         if conn is None or conn.closed:
-            conn = self._database.connect("testing client")
+            conn = self.database.connect("testing client")
         try:
             yield conn
         finally:
@@ -164,6 +180,8 @@ class _Lender:
             idle, self._idle = self._idle, []
         for conn in idle:
             conn.close()
+        while self.idle_async:
+            self.idle_async.pop().shut()
 
 
 class _AsyncLender:
@@ -175,8 +193,17 @@ class _AsyncLender:
 
     @contextlib.asynccontextmanager
     async def connection(self) -> "AsyncIterator[AsyncConnection[Any]]":
-        with self._lender.connection() as conn:
-            yield face(conn)
+        idle = self._lender.idle_async
+        conn = idle.pop() if idle else None
+        if conn is None or conn.closed:
+            conn = await BlockingConnection.to(self._lender.database, "testing client")
+        try:
+            yield conn
+        finally:
+            if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
+                idle.append(conn)
+            else:
+                conn.shut()
 
     async def close(self) -> None:
         """The connections stay: they belong to no loop."""

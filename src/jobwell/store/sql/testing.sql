@@ -6,9 +6,9 @@ select id, queue, rank, gate, tenant, lock_key, (extract(epoch from ready_at) * 
  order by rank, ready_at, id limit :limit;
 
 -- name: hold_others
--- Every other ready job of a lane, held for the length of the transaction: a claim passes over what another one holds.
+-- Every other ready job of a lane that nobody holds, held for the length of the transaction: a claim passes over what another one holds.
 select id from jobwell.jobs
- where state = 'ready' and queue = :queue and rank = :rank and gate = :gate and tenant = :tenant and id <> :id for update;
+ where state = 'ready' and queue = :queue and rank = :rank and gate = :gate and tenant = :tenant and id <> :id for update skip locked;
 
 -- name: next_due
 select min(run_at) from jobwell.jobs

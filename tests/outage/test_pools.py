@@ -14,7 +14,8 @@ from jobwell import App, StoreUnavailable
 from jobwell.core.errors import StoreRefused
 from tests.outage.conftest import Own
 from tests.outage.helpers import Proxy, note_of
-from tests.waiting import until
+from tests.waiting import auntil, until
+from tests.worker.helpers import working
 
 OURS = "application_name = 'jobwell client' and datname = current_database() and query ilike %s"
 
@@ -72,6 +73,36 @@ def test_an_idle_timeout_of_the_server_reaches_no_caller(database_url: str, sche
         until(lambda: ours(conn, schema) == 0)
     app.close()
     assert conn.execute("select count(*) from jobs").fetchone() == (3,)
+
+
+async def test_an_idle_timeout_of_the_server_disturbs_no_worker(
+    database_url: str, schema: str, conn: "Connection[Any]", caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection for outcomes rests while nothing ends."""
+    joint = "&" if "?" in database_url else "?"
+    app = App(f"{database_url}{joint}options=-c%20idle_session_timeout%3D1500", schema=schema, lease=2)
+    ran: list[int] = []
+
+    @app.task(name="note")
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    def outcomes() -> int:
+        row = conn.execute(
+            "select count(*) from pg_stat_activity where application_name = 'jobwell finish' and query ilike %s", [f"%{schema}.%"]
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async with working(app, slots=2):
+        for n in range(2):
+            await note.aenqueue(n)
+            await auntil(lambda: outcomes() == 1)
+            await auntil(lambda: outcomes() == 0)
+    assert ran == [0, 1]
+    assert conn.execute("select count(*) from finished").fetchone() == (2,)
+    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
+    await app.aclose()
 
 
 def test_a_lost_answer_says_that_the_fate_is_unknown(app: App, schema: str, proxy: Proxy, conn: "Connection[Any]") -> None:

@@ -124,7 +124,7 @@ async def test_a_direct_url_brings_wake_ups(bouncer: Bouncer, database_url: str,
         for n in range(3):
             await auntil(lambda: desk.one("select idle and wakeups = 'notify' from workers"))
             await note.aenqueue(n)
-            await auntil(lambda n=n: n in ran, 10)
+            await auntil(lambda n=n: n in ran)
     assert probe(app.database).wakeups == "notify"
     await app.aclose()
 

@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 
 from jobwell.core.errors import StoreUnavailable
 from jobwell.store.database import Database, is_lost
+from jobwell.store.wire import speaks
 
 MARGIN = 2.0  # seconds beyond a statement's own deadline, which tells more
 
@@ -37,6 +38,8 @@ class Link:
                 the fate of the statement is not known.
         """
         async with self._lock:
+            if self._conn is not None and not self._conn.closed and speaks(self._conn):
+                await self._conn.close()  # the server has ended it, after an idle timeout perhaps; nothing was sent yet
             if self._conn is None or self._conn.closed:
                 self._conn = await self._database.aconnect(self._name)
             conn, good = self._conn, False

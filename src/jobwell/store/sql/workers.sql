@@ -1,6 +1,8 @@
 -- name: register
+-- Asked again when the answer was lost; the first renewal follows at once.
 insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues)
-values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, :version, :slots, :queues);
+values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, :version, :slots, :queues)
+on conflict (id) do nothing;
 
 -- name: renew
 -- By UPDATE only: no row means that somebody declared this worker dead.

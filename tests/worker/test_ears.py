@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from jobwell.core.ids import new_id
+from jobwell.store.statements import Statements
 from jobwell.worker.ears import HEARD_WITHIN, PROVE_EVERY, TRY_AGAIN, Ears
 
 
@@ -85,3 +87,9 @@ def test_a_lost_connection_is_polling_and_the_next_one_must_prove_itself(room: R
     assert room.ears.mode == "poll", "an old one proves nothing"
     room.ears.heard(room.asked[1][0])
     assert room.ears.mode == "notify"
+
+
+def test_the_longest_schema_leaves_room_for_the_channels() -> None:
+    """PostgreSQL refuses longer names in pg_notify, and cuts them in LISTEN."""
+    statements = Statements("a" * 40)
+    assert max(len(statements.channel), len(statements.channel_of(new_id()))) <= 63

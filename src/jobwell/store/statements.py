@@ -63,8 +63,8 @@ class Statements:
         return f'listen "{self.channel}"'
 
     def channel_of(self, worker: UUID) -> str:
-        """A channel of one worker's own, on which it hears itself."""
-        return f"{self.channel}.{worker.hex}"
+        """A channel of one worker's own, on which it hears itself. A name has 63 letters, and a schema may take 40 of them."""
+        return f"{self.schema}.{worker.hex[-16:]}"
 
     def listen_to(self, worker: UUID) -> str:
         """The statement that subscribes to it."""

@@ -20,7 +20,7 @@ INTERVAL = 0.1  # seconds after which a Ctrl-C is seen
 class BlockingConnection(AsyncConnection[Any]):
     """An async connection that waits for the server itself instead of asking the running loop to."""
 
-    async def wait(self, gen: Any, interval: float = INTERVAL, timeout: float | None = None) -> Any:  # noqa: ASYNC109  as the driver
+    async def wait(self, gen: Any, interval: float = INTERVAL, timeout: float | None = None) -> Any:
         """Drive one exchange with the server to its end."""
         return waiting.wait(gen, self.pgconn.socket, interval=interval, timeout=timeout)
 

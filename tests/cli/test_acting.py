@@ -77,3 +77,30 @@ def test_every_new_command_has_a_manual(cli: Cli) -> None:
         said = cli(*command, "--help")
         assert said.code == 0
         assert "Exit code" in said.out
+
+
+def test_workers_are_asked_to_end(app: App, conn: Conn, cli: Cli) -> None:
+    assert cli("workers", "drain").code == 2
+    assert cli("workers", "drain", "nobody").code == 3
+    assert cli("workers", "stop", "--all").code == 4
+    conn.execute(
+        "insert into workers (id, lease_until, pid, host, name, version, slots, queues) values"
+        " (gen_random_uuid(), now() + interval '1 hour', 1, 'h', 'h/1', '0', 1, '{}')"
+    )
+    assert cli("workers", "drain", "h/1", "--why", "kernel", "-o", "json").json == {"asked": 1}
+    assert conn.execute("select asked from workers").fetchone() == ("drain",)
+    assert cli("workers", "stop", "--all").code == 0
+    assert conn.execute("select asked from workers").fetchone() == ("stop",)
+    assert conn.execute("select action, detail ->> 'why' from audit order by id").fetchall() == [
+        ("workers.drain", "kernel"), ("workers.stop", None),
+    ]  # fmt: skip
+
+
+def test_lists_come_as_csv_too(app: App, cli: Cli) -> None:
+    fill(app, 2)
+    cli("jobs", "cancel", "--all", "--yes", "--why", "=1+1")
+    queues = cli("queues", "list", "-o", "csv").out.splitlines()
+    assert queues[0].startswith("queue,state,ready,oldest_seconds")
+    actions = cli("actions", "list", "-o", "csv").out.splitlines()
+    assert actions[0].startswith("id,verb,jobs,state,done,total")
+    assert "'=1+1" in actions[1]

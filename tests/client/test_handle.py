@@ -80,3 +80,18 @@ def test_enqueued_takes_sixteen_bytes_for_each() -> None:
     assert len(enqueued._ids) == 16_000
     assert repr(enqueued) == "<1000 jobs>"
     assert enqueued[0] in enqueued
+
+
+async def test_a_handle_cancels_its_job(app: App, conn: Any) -> None:
+    @app.task(name="cancelled")
+    async def cancelled() -> None: ...
+
+    one, two = cancelled.enqueue(), cancelled.enqueue()
+    assert one.cancel(why="by mistake", by="olga") == "cancelled"
+    assert await two.acancel() == "cancelled"
+    assert one.cancel() == one.status() == "cancelled"
+    notes = conn.execute("select note from finished order by id").fetchall()
+    assert notes == [("cancelled by olga: by mistake",), ("cancelled by the application",)]
+    assert conn.execute("select count(*) from audit").fetchone() == (2,)
+    with pytest.raises(NotFound):
+        app.handle(new_id()).cancel()

@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import by_option, json_out, output_option, store_options, table
+from jobwell.cli.output import by_option, csv_out, json_out, output_option, rows_option, store_options, table
 
 
 @click.group()
@@ -16,7 +16,7 @@ def actions() -> None:
 
 @actions.command("list")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
-@output_option
+@rows_option
 @store_options
 def list_actions(limit: int, output: str, database_url: str | None, schema: str | None) -> int:
     """List them, newest first: who did what to which jobs, why, and how many are done."""
@@ -30,6 +30,9 @@ def list_actions(limit: int, output: str, database_url: str | None, schema: str 
     for row in rows:
         row["progress"] = f"{row['done']:,} of {row['total']:,}"
         row["jobs"] = ", ".join(f"{name}={value}" for name, value in row["chosen"].items() if name != "until") or "all"
+    if output == "csv":
+        csv_out(rows, ("id", "verb", "jobs", "state", "done", "total", "actor", "why", "at", "ended_at"))
+        return 0
     columns = ("id", "verb", "jobs", "state", "progress", "actor", "why", "at", "ended_at")
     table("", rows, columns, "nobody has acted on many jobs yet")
     return 0

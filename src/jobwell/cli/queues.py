@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, by_option, json_out, output_option, store_options, table
+from jobwell.cli.output import age, by_option, csv_out, json_out, output_option, rows_option, store_options, table
 
 
 @click.group()
@@ -15,7 +15,7 @@ def queues() -> None:
 
 
 @queues.command("list")
-@output_option
+@rows_option
 @store_options
 def list_queues(output: str, database_url: str | None, schema: str | None) -> int:
     """List queues: what waits in each, for how long, and which are held by whom and why.
@@ -35,6 +35,9 @@ def list_queues(output: str, database_url: str | None, schema: str | None) -> in
     rows = [_row(row, held.get(row["queue"]) or held.get(control.ALL)) for row in found]
     if output == "json":
         json_out(rows)
+        return 0
+    if output == "csv":
+        csv_out(rows, ("queue", "state", "ready", "oldest_seconds", "paused_by", "paused_why", "paused_at", "paused_until"))
         return 0
     for row in rows:
         row.update(

@@ -1,16 +1,19 @@
 """`jobwell workers …`."""
 
+from collections.abc import Callable
+from typing import Any, Literal
+
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, console, csv_out, facts, json_out, output_option, rows_option, store_options, table
+from jobwell.cli.output import age, by_option, console, csv_out, facts, json_out, output_option, rows_option, store_options, table
 
 COLUMNS = ("name", "state", "busy", "queues", "tasks", "up", "silent", "wakeups", "version")
 
 
 @click.group()
 def workers() -> None:
-    """Look at worker processes. Needs only a URL."""
+    """Look at worker processes, and end them. Needs only a URL."""
 
 
 @workers.command("list")
@@ -77,4 +80,79 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     for row in runs:
         row["for"] = age(row["seconds"])
     table("Runs now", runs, ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "for"), "It runs nothing now.")
+    return 0
+
+
+def _ending(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        store_options,
+        output_option,
+        by_option,
+        click.option("--why", metavar="TEXT", help="The reason, for the audit."),
+        click.option("--all", "everything", is_flag=True, help="All that live."),
+        click.argument("names", nargs=-1, metavar="WORKERS"),
+    ):
+        command = option(command)
+    return command
+
+
+@workers.command()
+@_ending
+def drain(**given: Any) -> int:
+    r"""Let WORKERS end: they claim no more, running jobs have the grace, what is left goes back. By name or beginning of the id.
+
+    A worker that was asked ends with code 6, and its supervisor does not start it again; one that has none left ends too.
+
+    \b
+    Examples:
+      jobwell workers drain host-1/4711 --why "kernel update"
+      jobwell workers drain --all
+    \b
+    Exit codes: 3 there is no such worker, or there are several · 4 none of them lives
+    """
+    return _ask("drain", **given)
+
+
+@workers.command()
+@_ending
+def stop(**given: Any) -> int:
+    r"""End WORKERS at once: running jobs go back without spending an attempt. By name or the beginning of the id.
+
+    \b
+    Examples:
+      jobwell workers stop 019a22
+    \b
+    Exit codes: 3 there is no such worker, or there are several · 4 none of them lives
+    """
+    return _ask("stop", **given)
+
+
+def _ask(
+    what: Literal["drain", "stop"],
+    *,
+    names: tuple[str, ...],
+    everything: bool,
+    why: str | None,
+    by: str | None,
+    output: str,
+    database_url: str | None,
+    schema: str | None,
+) -> int:
+    from jobwell.actions import workers as actions
+    from jobwell.actions.actor import actor
+    from jobwell.store.database import Database
+    from jobwell.store.statements import run
+    from jobwell.store.workers import WorkerVerbs
+
+    if bool(names) == everything:
+        raise click.UsageError("name workers, or say --all; one of the two")
+    database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    verbs = WorkerVerbs(database.statements)
+    with database.connect("workers") as conn, database.telling():
+        found = run(conn, verbs.all(limit=10_000)) if everything else [run(conn, verbs.one(name)) for name in names]
+    count = actions.ask(database, [row["id"] for row in found], what, by=actor(by), why=why)
+    if output == "json":
+        json_out({"asked": count})
+    else:
+        click.echo(f"{count} worker(s) are asked to {what}; they look within about a second")
     return 0

@@ -14,7 +14,7 @@ from jobwell.client.transactions import Guard, Within
 from jobwell.core.catalog import Catalog
 from jobwell.core.errors import EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
-from jobwell.store import bulk
+from jobwell.store import bulk, control
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
 from jobwell.store.jobs import insert
@@ -113,6 +113,16 @@ class Client:
         """As `status`, for async code."""
         async with self._connections.of_loop() as own:
             return await arun(own, self._status(job))
+
+    def cancel(self, job: UUID, by: str, why: str | None) -> str:
+        """Cancel a job; tells its state."""
+        with self._connections.plain() as own, own.transaction():
+            return run(own, control.cancel_one(self._statements, job, actor=by, why=why))
+
+    async def acancel(self, job: UUID, by: str, why: str | None) -> str:
+        """As `cancel`, for async code."""
+        async with self._connections.of_loop() as own, own.transaction():
+            return await arun(own, control.cancel_one(self._statements, job, actor=by, why=why))
 
     def _status(self, job: UUID) -> Program[str]:
         rows = yield self._statements("reads.one", id=job)

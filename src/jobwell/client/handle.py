@@ -41,6 +41,29 @@ class Handle(Generic[R]):
         """As `status`, for async code."""
         return await self._client.astatus(self.id)
 
+    def cancel(self, *, by: str = "the application", why: str | None = None) -> str:
+        """Cancel it: where it waits it is over at once; where it runs its worker is asked to stop it, within about a second.
+
+        An async task is cancelled where it awaits; a plain function sees `ctx.cancelled`. A task that comes to its end all the
+        same has succeeded. A cancelled job is final, and never runs again.
+
+        Args:
+            by: who, for the audit.
+            why: the reason, for whoever looks at the job.
+
+        Returns:
+            "cancelled"; "cancelling" while its worker stops it; or the final state that it had already: too late.
+
+        Raises:
+            NotFound: it is gone (its retention is over), or not committed yet.
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._client.cancel(self.id, by, why)
+
+    async def acancel(self, *, by: str = "the application", why: str | None = None) -> str:
+        """As `cancel`, for async code."""
+        return await self._client.acancel(self.id, by, why)
+
     def result(self, timeout: Duration = "30s") -> R:
         """Wait for the job's end and give what it returned. No connection is held while it waits.
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import orjson
 
+from jobwell.core.errors import NotFound
 from jobwell.core.filters import Selection
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements
@@ -64,6 +65,25 @@ def cancel(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str 
     if "asked" in found.values():
         yield statements("control.wake_all")
     return found
+
+
+def cancel_one(statements: Statements, job: UUID, *, actor: str, why: str | None) -> Program[str]:
+    """Cancel one job, with its audit row; to be run in one transaction.
+
+    Returns:
+        "cancelled", "cancelling" where its worker was asked, or the final state that it has already.
+
+    Raises:
+        NotFound: it is nowhere.
+    """
+    found = yield from cancel(statements, [job], actor=actor, why=why)
+    if job not in found:
+        state = yield from state_of(statements, job)
+        if state is None:
+            raise NotFound(f"there is no job {job}: its retention is over, or its transaction has not committed")
+        return state
+    yield from audit.record(statements, actor=actor, action="jobs.cancel", target=str(job), detail={"ids": [job], "why": why})
+    return "cancelled" if found[job] == "cancelled" else "cancelling"
 
 
 def orders(statements: Statements, worker: UUID) -> Program[tuple[list[tuple[UUID, UUID]], str | None]]:

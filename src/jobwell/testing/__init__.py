@@ -1,0 +1,1 @@
+"""For tests of applications and of Jobwell itself."""

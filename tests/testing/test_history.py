@@ -112,9 +112,9 @@ BROKEN: dict[str, tuple[History, str, str]] = {
         replace(GOOD, stored=[Stored(JOB, "jobs", "ready", 0, 0, 0, 0, 0, None, None, None, "default")], marks=[]),
         "lost", "has not come to an end: it is ready",
     ),
-    "a success has done nothing": (replace(GOOD, marks=run(begin=1)), "lost", "it has done nothing"),
+    "a success has done nothing": (replace(GOOD, marks=run(begin=1)), "lost", "it had done nothing"),
     "a success stands on the work of a zombie": (
-        replace(LONG, marks=run(worker=SECOND, begin=1, effect=55)), "lost", "it has done nothing",
+        replace(LONG, marks=run(worker=SECOND, begin=1, effect=55)), "lost", "it had done nothing",
     ),
     "a job stands in two places": (
         replace(GOOD, stored=[succeeded(), cancelled(attempt=1)]), "double_finished", "more than one place",

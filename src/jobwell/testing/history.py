@@ -254,9 +254,9 @@ def _explained(job: _Job, history: History) -> Iterator[tuple[Kind, str]]:
     for spell in job.spells:
         if len(spell.runs) > 1:
             yield "overlapping", f"{_said(spell)} was one claim and ran {len(spell.runs)} times"
-    succeeded = job.spells and job.spells[-1].outcome == "succeeded"
-    if history.marked and succeeded and not any("effect" in run.times for run in job.spells[-1].runs):
-        yield "lost", f"{_said(job.spells[-1])} is stored as a success, and it has done nothing"
+    last = job.spells[-1] if job.spells else None
+    if history.marked and last is not None and last.outcome == "succeeded" and not _has_worked(last, history.tolerance):
+        yield "lost", f"{_said(last)} is stored as a success, and it had done nothing"
 
 
 def _cancelled(job: _Job, history: History) -> Iterator[tuple[Kind, str]]:
@@ -307,6 +307,11 @@ def _spell_of(run: Run, spells: Sequence[Spell], tolerance: timedelta) -> Spell 
     began = run.times["begin"] + tolerance
     mine = [s for s in spells if s.worker == run.worker and s.attempt == run.attempt and s.started <= began]
     return mine[-1] if mine else None
+
+
+def _has_worked(spell: Spell, tolerance: timedelta) -> bool:
+    effects = [run.times["effect"] for run in spell.runs if "effect" in run.times]
+    return any(spell.ended is None or effect <= spell.ended + tolerance for effect in effects)
 
 
 def _is_fenced(spell: Spell) -> bool:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import psutil
 
+from jobwell.core.errors import JobwellError
 from jobwell.lab.chaos.marks import URL_VARIABLE
 from jobwell.lab.chaos.plan import LEASE
+from jobwell.worker.supervisor import EXIT_CONFIG
 
 PROCESSES = 2
 SLOTS = 25
@@ -37,9 +39,16 @@ class Fleet:
         self.ending = False
 
     def tend(self) -> None:
-        """Start the supervisors that do not run."""
+        """Start the supervisors that do not run.
+
+        Raises:
+            JobwellError: one cannot start for a reason that no restart mends.
+        """
         with self._guard:
             for number, process in enumerate(self._supervisors):
+                if process is not None and process.poll() == EXIT_CONFIG:
+                    said = (self._folder / f"supervisor-{number}.log").read_text(encoding="utf-8").splitlines()[-3:]
+                    raise JobwellError("workers cannot start: " + " ".join(said))
                 if not self.ending and (process is None or process.poll() is not None):
                     self._supervisors[number] = self._start(number)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import psycopg
+
 from jobwell.actions import queues
 from jobwell.lab.chaos.faults import BY, Faults
 from jobwell.lab.chaos.fleet import PROCESSES, Fleet
@@ -31,6 +33,7 @@ SUPERVISORS = 2
 DRAIN = 240.0  # seconds for what is left after the faults
 SHOWN = 50
 Say = Callable[[str], None]
+Prepare = Callable[["psycopg.Connection[Any]"], None]
 
 
 @dataclass(kw_only=True)
@@ -75,12 +78,14 @@ class Run:
         seed: decides what happens and when, and what is enqueued.
         seconds: for how long.
         say: told of the progress.
+        prepare: does something to the migrated database before anybody uses it.
     """
 
-    def __init__(self, seed: int, seconds: float, say: Say) -> None:
+    def __init__(self, seed: int, seconds: float, say: Say, prepare: Prepare) -> None:
         self.random = Random(seed)  # noqa: S311
         self.seconds = seconds
         self.say = say
+        self._prepare = prepare
         self.folder = Path(tempfile.mkdtemp(prefix=f"jobwell-chaos-{seed}-"))
         self.folder.chmod(0o711)  # as root, another account runs the server and must get through
 
@@ -99,6 +104,7 @@ class Run:
             migrations.migrate(app.database)
             with server.connect() as conn:
                 conn.execute(statements()["make"])
+                self._prepare(conn)
             fleet.tend()
             self._wait(lambda: self._ask(server, "workers")[0] >= SUPERVISORS * PROCESSES, 60, fleet, "the workers come up")
             faults = Faults(server, network, fleet, producers, self.say)
@@ -161,15 +167,19 @@ class Run:
             return conn.execute(statements()[name]).fetchone() or ()
 
 
-def chaos(seed: int, minutes: float, say: Say) -> Report:
+def chaos(seed: int, minutes: float, say: Say, prepare: Prepare = lambda _: None) -> Report:
     """Play a run and judge it. Its folder stays only where the verdict is bad, with logs and a dump of the tables.
 
     Args:
         seed: the same gives the same faults at the same times, and the same mix of jobs; what meets what is up to the machine.
         minutes: for how long faults happen; the drain comes after.
         say: told of the progress.
+        prepare: as for `Run`; a test breaks a promise here and sees it found.
+
+    Raises:
+        JobwellError, TimeoutError: the run itself broke; its folder stays.
     """
-    run = Run(seed, minutes * 60, say)
+    run = Run(seed, minutes * 60, say, prepare)
     kept = True
     try:
         evidence = run.play()

@@ -49,8 +49,12 @@ def network(echo: str) -> Iterator[Network]:
 
 def call(network: Network, number: int = 0) -> socket.socket:
     made = socket.create_connection(("127.0.0.1", network.proxies[number].port), timeout=10)
-    made.sendall(b"hello")
-    assert made.recv(100) == b"hello"
+    try:
+        made.sendall(b"hello")
+        assert made.recv(100) == b"hello"
+    except BaseException:
+        made.close()
+        raise
     return made
 
 

@@ -21,7 +21,6 @@ class Proxy:
         self._loop = loop
         self._socket = socket
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._refusing = False
@@ -65,16 +64,15 @@ class Proxy:
             return
         self._writers |= {writer, to_server}
         pumps = [asyncio.create_task(self._pump(reader, to_server)), asyncio.create_task(self._pump(from_server, writer))]
-        self._tasks.update(pumps)
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        await self._open.wait()  # in a stall the end of a connection is held back as well
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-        self._tasks.difference_update(pumps)
-        for each in (writer, to_server):
-            each.transport.abort()
-            self._writers.discard(each)
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await self._open.wait()  # in a stall the end of a connection is held back as well
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            for each in (writer, to_server):
+                each.transport.abort()
+                self._writers.discard(each)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -83,14 +81,11 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
 
-    async def stop(self) -> None:
-        """End everything."""
+    def stop(self) -> None:
+        """End everything; on the loop."""
         self._cut()
-        self._open.set()
         if self._server is not None:
             self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
 
 
 class Network:
@@ -112,9 +107,19 @@ class Network:
     def _run(self, call: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(call, self._loop).result(10)
 
+    async def _end(self) -> None:
+        for proxy in self.proxies:
+            proxy.stop()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(3):  # the loop closes the sockets of transports that were aborted
+            await asyncio.sleep(0)
+
     def close(self) -> None:
         """End it."""
-        for proxy in self.proxies:
-            self._run(proxy.stop())
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()

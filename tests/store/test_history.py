@@ -41,11 +41,11 @@ class Marks:
 
     def __init__(self) -> None:
         self.rows: list[Mark] = []
-        self._runs: dict[UUID, UUID] = {}
+        self._calls: dict[UUID, UUID] = {}
 
     def add(self, hand: Hand, job: UUID, attempt: int, what: str) -> None:
-        run_id = self._runs.setdefault(hand.worker, new_id())
-        self.rows.append(Mark(run_id, job, attempt, hand.worker, "async", what, datetime.now(UTC)))
+        call_id = self._calls.setdefault(hand.worker, new_id())
+        self.rows.append(Mark(call_id, job, attempt, hand.worker, "async", what, datetime.now(UTC)))
 
 
 async def late_finish(store: Store, hands: Hands, workers: WorkerVerbs) -> Verdict:

@@ -40,12 +40,12 @@ def end(outcome: str, *, attempt: int = 1, began: float = 0, ended: float = 10, 
     return Ended(job, attempt, outcome, worker, UUID(int=int(began * 1000) + job.int * 10**9 + 5), at(began), at(ended))
 
 
-def run(*, job: UUID = JOB, attempt: int = 1, worker: UUID = WORKER, executor: str = "async", **times: float) -> list[Mark]:
+def call(*, job: UUID = JOB, attempt: int = 1, worker: UUID = WORKER, executor: str = "async", **times: float) -> list[Mark]:
     number = UUID(int=hash((job, attempt, worker, *times.items())) % 2**100)
     return [Mark(number, job, attempt, worker, executor, what, at(when)) for what, when in times.items()]
 
 
-DONE = run(begin=1, effect=8, end=9)
+DONE = call(begin=1, effect=8, end=9)
 GOOD = History(puts=[Put(JOB, "committed")], stored=[succeeded()], marks=DONE)
 # Lost on one worker, which went on as a zombie; failed, snoozed and handed back on another; then done.
 LONG = History(
@@ -58,7 +58,11 @@ LONG = History(
         end("released", attempt=3, began=40, ended=41),
         end("succeeded", attempt=3, began=50, ended=60),
     ],
-    marks=[*run(worker=SECOND, begin=1, effect=55, end=56), *run(attempt=2, begin=20.1), *run(attempt=3, begin=50.1, effect=59)],
+    marks=[
+        *call(worker=SECOND, begin=1, effect=55, end=56),
+        *call(attempt=2, begin=20.1),
+        *call(attempt=3, begin=50.1, effect=59),
+    ],
 )
 
 
@@ -79,14 +83,14 @@ def found(history: History) -> list[tuple[str, str]]:
         History(puts=[Put(JOB, "unknown"), Put(OTHER, "rolled back")]),
         replace(GOOD, stored=[failed("rejected", failures=1)], ended=[end("failed")]),
         replace(GOOD, stored=[failed("deadline")], ended=[end("failed")]),
-        replace(GOOD, stored=[failed("crashed", crashes=1)], ended=[end("crashed")], marks=run(begin=1)),
-        replace(GOOD, stored=[failed("lost", losses=1)], ended=[end("lost")], marks=run(begin=1, effect=30)),
-        replace(GOOD, stored=[cancelled(attempt=1)], ended=[end("cancelled")], cancels=[Cancel(JOB, at(2))], marks=run(begin=1)),
+        replace(GOOD, stored=[failed("crashed", crashes=1)], ended=[end("crashed")], marks=call(begin=1)),
+        replace(GOOD, stored=[failed("lost", losses=1)], ended=[end("lost")], marks=call(begin=1, effect=30)),
+        replace(GOOD, stored=[cancelled(attempt=1)], ended=[end("cancelled")], cancels=[Cancel(JOB, at(2))], marks=call(begin=1)),
         replace(GOOD, stored=[cancelled()], cancels=[Cancel(JOB, at(10))], marks=[]),
         replace(GOOD, cancels=[Cancel(JOB, at(5))]),  # asked while it ran, and it came to its end
         replace(GOOD, holds=[Hold("default", at(-5), at(0)), Hold("bulk", at(-5), None), Hold("*", at(0.5), at(5))]),
         # A plain function on a thread cannot be stopped.
-        replace(LONG, marks=[*LONG.marks, *run(attempt=3, executor="thread", begin=40.1, effect=45)]),
+        replace(LONG, marks=[*LONG.marks, *call(attempt=3, executor="thread", begin=40.1, effect=45)]),
     ],
 )  # fmt: skip
 def test_a_history_that_kept_every_promise_passes(history: History) -> None:
@@ -95,7 +99,7 @@ def test_a_history_that_kept_every_promise_passes(history: History) -> None:
 
 def test_what_is_excused_is_counted() -> None:
     verdict: Verdict = check(LONG)
-    assert (verdict.jobs, verdict.runs, verdict.zombies) == (1, 3, 1)
+    assert (verdict.jobs, verdict.calls, verdict.zombies) == (1, 3, 1)
     assert verdict.outcomes == {"lost": 1, "retrying": 1, "snoozed": 1, "released": 1, "succeeded": 1}
 
 
@@ -112,9 +116,9 @@ BROKEN: dict[str, tuple[History, str, str]] = {
         replace(GOOD, stored=[Stored(JOB, "jobs", "ready", 0, 0, 0, 0, 0, None, None, None, "default")], marks=[]),
         "lost", "has not come to an end: it is ready",
     ),
-    "a success has done nothing": (replace(GOOD, marks=run(begin=1)), "lost", "it had done nothing"),
+    "a success has done nothing": (replace(GOOD, marks=call(begin=1)), "lost", "it had done nothing"),
     "a success stands on the work of a zombie": (
-        replace(LONG, marks=run(worker=SECOND, begin=1, effect=55)), "lost", "it had done nothing",
+        replace(LONG, marks=call(worker=SECOND, begin=1, effect=55)), "lost", "it had done nothing",
     ),
     "a job stands in two places": (
         replace(GOOD, stored=[succeeded(), cancelled(attempt=1)]), "double_finished", "more than one place",
@@ -130,20 +134,20 @@ BROKEN: dict[str, tuple[History, str, str]] = {
     "a rolled-back enqueue ran": (replace(GOOD, puts=[Put(JOB, "rolled back")]), "unexplained", "rolled back"),
     "a job that nobody enqueued": (replace(GOOD, puts=[]), "unexplained", "nobody has enqueued it"),
     "an effect without an attempt": (
-        replace(GOOD, marks=[*DONE, *run(worker=SECOND, begin=3, effect=4)]), "unexplained", "ran without a claim",
+        replace(GOOD, marks=[*DONE, *call(worker=SECOND, begin=3, effect=4)]), "unexplained", "ran without a claim",
     ),
-    "a run before its claim": (replace(GOOD, marks=run(begin=-1, effect=8)), "unexplained", "ran without a claim"),
-    "marks without a beginning": (replace(GOOD, marks=[*DONE, *run(effect=7)]), "unexplained", "never began"),
-    "a run that went on after its outcome": (replace(GOOD, marks=run(begin=1, effect=11)), "unexplained", "went on until"),
+    "a call before its claim": (replace(GOOD, marks=call(begin=-1, effect=8)), "unexplained", "ran without a claim"),
+    "marks without a beginning": (replace(GOOD, marks=[*DONE, *call(effect=7)]), "unexplained", "never began"),
+    "a call that went on after its outcome": (replace(GOOD, marks=call(begin=1, effect=11)), "unexplained", "went on until"),
     "a child that outlived its crash": (
-        replace(GOOD, stored=[failed("crashed", crashes=1)], ended=[end("crashed")], marks=run(begin=1, effect=12, executor="process")),
+        replace(GOOD, stored=[failed("crashed", crashes=1)], ended=[end("crashed")], marks=call(begin=1, effect=12, executor="process")),
         "unexplained", "went on until",
     ),
     "a thread that outlived its success": (
-        replace(GOOD, marks=run(begin=1, effect=8, end=11, executor="thread")), "unexplained", "went on until",
+        replace(GOOD, marks=call(begin=1, effect=8, end=11, executor="thread")), "unexplained", "went on until",
     ),
     "one claim ran twice": (
-        replace(GOOD, marks=[*DONE, *run(begin=2, effect=3)]), "overlapping", "one claim and ran 2 times",
+        replace(GOOD, marks=[*DONE, *call(begin=2, effect=3)]), "overlapping", "one claim and ran 2 times",
     ),
     "two attempts at once": (
         log(lambda rows: rows.__setitem__(1, end("retrying", attempt=2, began=9, ended=21))), "overlapping", "was claimed before",
@@ -152,7 +156,7 @@ BROKEN: dict[str, tuple[History, str, str]] = {
         History(
             puts=[Put(JOB, "committed", "k"), Put(OTHER, "committed", "k")],
             stored=[succeeded(), succeeded(OTHER, began=9, ended=12)],
-            marks=[*DONE, *run(job=OTHER, begin=9.5, effect=11)],
+            marks=[*DONE, *call(job=OTHER, begin=9.5, effect=11)],
         ),
         "overlapping", "which held the key 'k'",
     ),

@@ -24,9 +24,9 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a job wrote itself. `run` is drawn at each call of the function; `what` is begin, effect or end."""
+    """What a job wrote itself. `call` is drawn at each call of the function; `what` is begin, effect or end."""
 
-    run: UUID
+    call: UUID
     job: UUID
     attempt: int
     worker: UUID

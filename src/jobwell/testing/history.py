@@ -3,8 +3,8 @@
 It holds what jobs recorded themselves (marks, each committed at once on a connection of their own) against what Jobwell's
 tables say afterwards. Evidence in (evidence.py), a verdict out.
 
-Words: a *spell* is the time from a claim to the stored outcome of that attempt, by the tables. A *run* is one call of the task's
-function, by its marks. A run whose spell ended as `lost` is a fenced zombie: its worker was declared dead while it lived on (a
+Words: a *spell* is the time from a claim to the stored outcome of that attempt, by the tables. A *call* is one call of the task's
+function, by its marks. A call whose spell ended as `lost` is a fenced zombie: its worker was declared dead while it lived on (a
 freeze, a cut network). It may go on for a while beside its successor, but nothing that it says is stored. A plain function on a
 thread cannot be stopped either, and may outlive its spell.
 
@@ -40,10 +40,10 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What was found; `zombies` are the runs that were excused."""
+    """What was found; `zombies` are the calls that were excused."""
 
     jobs: int = 0
-    runs: int = 0
+    calls: int = 0
     zombies: int = 0
     states: dict[str, int] = field(default_factory=dict)
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -62,18 +62,18 @@ class Verdict:
 
 @dataclass(slots=True)
 class Spell:
-    """From a claim to its outcome. `runs` are those that it explains."""
+    """From a claim to its outcome. `calls` are those that it explains."""
 
     worker: UUID | None
     attempt: int
     outcome: str
     started: datetime
     ended: datetime | None
-    runs: "list[Run]" = field(default_factory=list)
+    calls: "list[Call]" = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Run:
+class Call:
     """The marks of one call."""
 
     job: UUID
@@ -95,7 +95,7 @@ class _Job:
     put: Put | None = None
     stored: list[Stored] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     cancels: list[datetime] = field(default_factory=list)
     spells: list[Spell] = field(default_factory=list)
 
@@ -105,7 +105,7 @@ def check(history: History) -> Verdict:
     jobs = _gathered(history)
     verdict = Verdict(
         jobs=sum(1 for each in jobs.values() if each.stored),
-        runs=len({mark.run for mark in history.marks}),
+        calls=len({mark.call for mark in history.marks}),
         states=dict(Counter(row.state for row in history.stored)),
         outcomes=dict(Counter(row.outcome for row in history.ended)),
     )
@@ -116,7 +116,7 @@ def check(history: History) -> Verdict:
         for rule in (_place, _log, _order, _numbers, _columns, _explained, _cancelled, _held):
             said += rule(job, history)
         verdict.findings += [Finding(kind, id, what) for kind, what in said]
-    verdict.zombies = sum(len(spell.runs) for job in jobs.values() for spell in job.spells if _is_fenced(spell))
+    verdict.zombies = sum(len(spell.calls) for job in jobs.values() for spell in job.spells if _is_fenced(spell))
     verdict.findings += _locks(jobs, history.tolerance)
     verdict.findings += _sums(history)
     return verdict
@@ -132,12 +132,12 @@ def _gathered(history: History) -> dict[UUID, _Job]:
         jobs[end.job].ended.append(end)
     for cancel in history.cancels:
         jobs[cancel.job].cancels.append(cancel.at)
-    runs: dict[UUID, Run] = {}
+    calls: dict[UUID, Call] = {}
     for mark in history.marks:
-        if mark.run not in runs:
-            runs[mark.run] = Run(mark.job, mark.attempt, mark.worker, mark.executor)
-            jobs[mark.job].runs.append(runs[mark.run])
-        runs[mark.run].times[mark.what] = mark.at
+        if mark.call not in calls:
+            calls[mark.call] = Call(mark.job, mark.attempt, mark.worker, mark.executor)
+            jobs[mark.job].calls.append(calls[mark.call])
+        calls[mark.call].times[mark.what] = mark.at
     return dict(jobs)
 
 
@@ -152,7 +152,7 @@ def _spells(job: _Job) -> list[Spell]:
 
 
 def _place(job: _Job, history: History) -> Iterator[tuple[Kind, str]]:
-    ran = bool(job.runs or job.ended)
+    ran = bool(job.calls or job.ended)
     if job.put is None:
         yield "unexplained", "nobody has enqueued it"
     elif job.put.fate == "rolled back" and (job.stored or ran):
@@ -239,21 +239,24 @@ def _columns(job: _Job, _: History) -> Iterator[tuple[Kind, str]]:
 
 def _explained(job: _Job, history: History) -> Iterator[tuple[Kind, str]]:
     """Runs by spells, and successes by effects."""
-    for run in job.runs:
-        if "begin" not in run.times:
-            yield "unexplained", f"attempt {run.attempt} left marks ({', '.join(sorted(run.times))}) and never began"
+    for call in job.calls:
+        if "begin" not in call.times:
+            yield "unexplained", f"attempt {call.attempt} left marks ({', '.join(sorted(call.times))}) and never began"
             continue
-        spell = _spell_of(run, job.spells, history.tolerance)
+        spell = _spell_of(call, job.spells, history.tolerance)
         if spell is None:
-            yield "unexplained", f"attempt {run.attempt} ran without a claim, on worker {run.worker} from {run.times['begin']:%T}"
+            yield (
+                "unexplained",
+                f"attempt {call.attempt} ran without a claim, on worker {call.worker} from {call.times['begin']:%T}",
+            )
             continue
-        spell.runs.append(run)
-        late = spell.ended is not None and run.last > spell.ended + history.tolerance
-        if late and not _may_outlive(run, spell):
-            yield "unexplained", f"{_said(spell)} went on until {run.last:%T.%f}, after its outcome was stored"
+        spell.calls.append(call)
+        late = spell.ended is not None and call.last > spell.ended + history.tolerance
+        if late and not _may_outlive(call, spell):
+            yield "unexplained", f"{_said(spell)} went on until {call.last:%T.%f}, after its outcome was stored"
     for spell in job.spells:
-        if len(spell.runs) > 1:
-            yield "overlapping", f"{_said(spell)} was one claim and ran {len(spell.runs)} times"
+        if len(spell.calls) > 1:
+            yield "overlapping", f"{_said(spell)} was one claim and ran {len(spell.calls)} times"
     last = job.spells[-1] if job.spells else None
     if history.marked and last is not None and last.outcome == "succeeded" and not _has_worked(last, history.tolerance):
         yield "lost", f"{_said(last)} is stored as a success, and it had done nothing"
@@ -303,14 +306,14 @@ def _sums(history: History) -> Iterator[Finding]:
             yield Finding("unexplained", None, f"{place}: {told} jobs are counted as {state}, and there are {rows[place, state]}")
 
 
-def _spell_of(run: Run, spells: Sequence[Spell], tolerance: timedelta) -> Spell | None:
-    began = run.times["begin"] + tolerance
-    mine = [s for s in spells if s.worker == run.worker and s.attempt == run.attempt and s.started <= began]
+def _spell_of(call: Call, spells: Sequence[Spell], tolerance: timedelta) -> Spell | None:
+    began = call.times["begin"] + tolerance
+    mine = [s for s in spells if s.worker == call.worker and s.attempt == call.attempt and s.started <= began]
     return mine[-1] if mine else None
 
 
 def _has_worked(spell: Spell, tolerance: timedelta) -> bool:
-    effects = [run.times["effect"] for run in spell.runs if "effect" in run.times]
+    effects = [call.times["effect"] for call in spell.calls if "effect" in call.times]
     return any(spell.ended is None or effect <= spell.ended + tolerance for effect in effects)
 
 
@@ -318,8 +321,8 @@ def _is_fenced(spell: Spell) -> bool:
     return spell.outcome == "lost"
 
 
-def _may_outlive(run: Run, spell: Spell) -> bool:
-    return _is_fenced(spell) or (run.executor == "thread" and spell.outcome in NOT_STOPPED)
+def _may_outlive(call: Call, spell: Spell) -> bool:
+    return _is_fenced(spell) or (call.executor == "thread" and spell.outcome in NOT_STOPPED)
 
 
 def _said(spell: Spell) -> str:

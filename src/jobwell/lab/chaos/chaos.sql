@@ -1,7 +1,7 @@
 -- name: make
 create schema chaos;
 create table chaos.marks (
-  run      uuid not null,
+  call      uuid not null,
   job      uuid not null,
   attempt  integer not null,
   worker   uuid not null,
@@ -9,18 +9,18 @@ create table chaos.marks (
   what     text not null,
   at       timestamptz not null,
   pid      integer not null,
-  primary key (run, what)
+  primary key (call, what)
 );
 
 -- name: mark
 -- Written again after a lost answer, it stays one.
-insert into chaos.marks (run, job, attempt, worker, executor, what, at, pid)
-select * from unnest(:run::uuid[], :job::uuid[], :attempt::integer[], :worker::uuid[], :executor::text[], :what::text[], :at::timestamptz[],
+insert into chaos.marks (call, job, attempt, worker, executor, what, at, pid)
+select * from unnest(:call::uuid[], :job::uuid[], :attempt::integer[], :worker::uuid[], :executor::text[], :what::text[], :at::timestamptz[],
                      :pid::integer[])
 on conflict do nothing;
 
 -- name: marks
-select run, job, attempt, worker, executor, what, at from chaos.marks;
+select call, job, attempt, worker, executor, what, at from chaos.marks;
 
 -- name: consistent
 begin isolation level repeatable read read only;

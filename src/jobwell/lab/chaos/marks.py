@@ -18,7 +18,7 @@ from jobwell.lab.chaos.statements import statements
 URL_VARIABLE = "JOBWELL_CHAOS_MARKS"
 LARGEST = 500
 Row = tuple[Any, ...]
-COLUMNS = ("run", "job", "attempt", "worker", "executor", "what", "at", "pid")
+COLUMNS = ("call", "job", "attempt", "worker", "executor", "what", "at", "pid")
 
 
 def worker_id() -> UUID:
@@ -39,14 +39,14 @@ class Writer:
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def write(self, run: UUID, job: UUID, attempt: int, executor: str, what: str) -> "Future[None]":
+    def write(self, call: UUID, job: UUID, attempt: int, executor: str, what: str) -> "Future[None]":
         """A mark of this moment. The result comes when it is committed."""
         with self._guard:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="chaos-marks", daemon=True)
                 self._thread.start()
         done: Future[None] = Future()
-        self._waiting.put(((run, job, attempt, worker_id(), executor, what, datetime.now(UTC), os.getpid()), done))
+        self._waiting.put(((call, job, attempt, worker_id(), executor, what, datetime.now(UTC), os.getpid()), done))
         return done
 
     def _serve(self) -> None:

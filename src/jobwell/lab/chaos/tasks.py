@@ -20,25 +20,25 @@ class Stumble(ConnectionError):
 
 
 async def _work(ctx: Context, seconds: float, executor: str = "async", fails: int = 0) -> None:
-    run = uuid4()
-    await asyncio.wrap_future(writer.write(run, ctx.id, ctx.attempt, executor, "begin"))
+    call = uuid4()
+    await asyncio.wrap_future(writer.write(call, ctx.id, ctx.attempt, executor, "begin"))
     await asyncio.sleep(seconds)
     if ctx.attempt <= fails:
         raise Stumble("drawn")
-    await asyncio.wrap_future(writer.write(run, ctx.id, ctx.attempt, executor, "effect"))
-    await asyncio.wrap_future(writer.write(run, ctx.id, ctx.attempt, executor, "end"))
+    await asyncio.wrap_future(writer.write(call, ctx.id, ctx.attempt, executor, "effect"))
+    await asyncio.wrap_future(writer.write(call, ctx.id, ctx.attempt, executor, "end"))
 
 
 def _plain(ctx: SyncContext, seconds: float, executor: str) -> None:
-    run = uuid4()
-    writer.write(run, ctx.id, ctx.attempt, executor, "begin").result()
+    call = uuid4()
+    writer.write(call, ctx.id, ctx.attempt, executor, "begin").result()
     until = time.monotonic() + seconds
     while (rest := until - time.monotonic()) > 0:
         time.sleep(min(rest, 0.1))
         if ctx.cancelled:
             raise Stumble("told to stop")
-    writer.write(run, ctx.id, ctx.attempt, executor, "effect").result()
-    writer.write(run, ctx.id, ctx.attempt, executor, "end").result()
+    writer.write(call, ctx.id, ctx.attempt, executor, "effect").result()
+    writer.write(call, ctx.id, ctx.attempt, executor, "end").result()
 
 
 @app.task(name="quick", retry=SOON)

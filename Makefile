@@ -4,7 +4,7 @@
 PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test test-fast test-long check lint types imports bench
+.PHONY: help dev demo test test-fast test-long check lint types imports bench chaos
 
 help:  ## this list
 	@awk -F ':.*##  *' '/^[a-z-]+:.*##/ {printf "  make %-10s  %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ imports: .venv/.dev
 
 bench: .venv/.runtime  ## jobs a second beside the bare SQL loop; ARGS="io", ARGS="scale --repeat 3" and others measure something else
 	@JOBWELL_DATABASE_URL="$${JOBWELL_DATABASE_URL:-embedded}" .venv/bin/python -m jobwell bench $(or $(ARGS),drain)
+
+chaos: .venv/.runtime  ## a fleet under seeded faults, and whether a job was lost or finished twice; SEED=7 MINUTES=3
+	@.venv/bin/python -m jobwell.lab.chaos --seed $(or $(SEED),7) --minutes $(or $(MINUTES),3) -o json
 
 dev: .venv/.dev  ## the virtual environment .venv; it is brought up to date when pyproject.toml has changed
 

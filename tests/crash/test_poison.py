@@ -52,6 +52,18 @@ def test_what_ran_in_a_child_is_no_suspect_when_the_worker_is_killed(app: App, f
     until(lambda: not [each for each in family if each.is_running() and each.status() != "zombie"], what="its children are gone")
 
 
+def test_a_child_in_the_middle_of_a_job_does_not_outlive_its_worker(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    supervisor = fleet.start(slots=5)
+    shop.enqueue_many([tasks.shielded.job(60, "s"), tasks.shielded.job(60, "t")])
+    until(lambda: fleet.marks("start") == 2)
+    shop.close()
+    (worker,) = fleet.children(supervisor)
+    family = worker.children(recursive=True)
+    worker.send_signal(SIGKILL)
+    until(lambda: not [each for each in family if each.is_running() and each.status() != "zombie"], what="its children are gone")
+
+
 def test_a_worker_that_ends_by_itself_leaves_no_suspects(app: App, fleet: Fleet) -> None:
     shop = put(app, fleet)
     supervisor = fleet.start(slots=5)

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from jobwell.core.filters import Selection
-from jobwell.core.outcome import Cancelled
+from jobwell.core.outcome import Cancelled, Crashed, Retrying
 from jobwell.store import control
 from jobwell.store.statements import arun, run
+from jobwell.store.workers import WorkerVerbs
 from tests.store.conftest import Hands
 from tests.store.helpers import DONE, FAILED, FAILURE, RELEASED, RETRYING, Hand, Store
 
@@ -97,6 +98,32 @@ async def test_a_job_that_ended_otherwise_before_it_was_told(store: Store, hand:
     assert store.count("cancels") == store.count() == 0
     assert store.ask("select state from finished") == ([] if left == "quarantine" else [(left,)])
     assert store.count("quarantine") == (left == "quarantine")
+
+
+@pytest.mark.parametrize("way", ["rescue", "crash", "retry", "postpone"])
+async def test_a_job_that_shall_stop_does_not_begin_again(
+    store: Store, hand: Hand, hands: Hands, workers: WorkerVerbs, way: str
+) -> None:
+    """Its attempt ended before its worker told it to stop: it is cancelled where it waits, and nobody begins it meanwhile."""
+    (job,) = store.put_new()
+    (row,) = await hand.claim(1)
+    run(store.conn, control.cancel(store.statements, [job], actor="olga", why=None))
+    if way == "rescue":
+        run(store.conn, workers.expire(hand.worker))
+        assert run(store.conn, workers.rescue(limit=10, bound=10)) == 1
+    elif way == "crash":
+        assert await hand.verbs.crash(hand.conn, [(job, hand.claim_id, Crashed("SIGSEGV"))], bound=3) == set()
+        run(store.conn, control.run_now(store.statements, [job]))
+    else:
+        await hand.end(Retrying(0.0, FAILURE) if way == "retry" else RELEASED, (row.id, hand.claim_id))
+        run(store.conn, control.run_now(store.statements, [job]))
+    assert store.states() == {"ready": 1}
+    (neighbour,) = store.put_new()
+    other = await hands()
+    assert [row.id for row in await other.claim(10)] == [neighbour]
+    assert run(store.conn, control.cancels_of(store.statements, other.worker)) == []
+    assert store.ask("select id, state from finished") == [(job, "cancelled")]
+    assert store.count("cancels") == 0
 
 
 async def test_a_retry_from_the_quarantine_forgets_an_old_cancel(store: Store, hand: Hand) -> None:

@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- Cancelling: what waits is over at once; what runs is asked to stop, and its worker tells how it ended.
 
 -- Returns for each live job of p_ids whether it is over ('cancelled') or asked ('asked'); others are left out.
@@ -52,7 +52,7 @@ begin
      where not exists (select from jobwell.jobs j where j.id = c.job_id and j.state = 'running')
      order by c.job_id limit 500 for update of c skip locked loop
     perform jobwell.cancel(array[open.job_id], open.actor, open.why);
-    -- Claimed again in this instant, it was asked once more; then the row stays.
+    -- A claim under way may have been earlier than the cancel; then it was asked once more, and the row stays.
     delete from jobwell.cancels c where c.job_id = open.job_id
        and not exists (select from jobwell.jobs j where j.id = open.job_id and j.state = 'running');
   end loop;

@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -122,6 +122,10 @@ begin
               from jobwell.jobs j where j.id = any (picked)) k
            where k.lock_key = '' or k.of_key = 1 and not exists (
              select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = k.lock_key));
+      end if;
+      -- One that shall stop, and came back before its worker knew: it is cancelled where it waits, and does not begin again.
+      if exists (select from jobwell.cancels) then
+        picked := array(select k from unnest(picked) k where not exists (select from jobwell.cancels c where c.job_id = k));
       end if;
       entries_read := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
       return query

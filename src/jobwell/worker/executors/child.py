@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -17,7 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import Any
 from uuid import UUID
@@ -194,6 +196,23 @@ def main(pipe: "Connection[Any, Any]", target: str, folder: str, level: int) -> 
 
 
 def _die_with_parent() -> None:
-    """However the worker goes, nothing of it goes on. Linux; elsewhere the closed pipe ends an idle child."""
+    """However the worker goes, nothing of it goes on: what it ran is run again, and must not run beside itself.
+
+    The kernel kills us with the fork server, whose child we are; and that ends with the worker only where none of its children
+    holds the worker's end of its pipe, which each was given. So we let go of it. Where there is no such kernel, or it is not in
+    time, a thread sees the worker's own pipe close.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    server = vars(forkserver._forkserver)  # noqa: SLF001  there is no public way
+    held, server["_forkserver_alive_fd"] = server.get("_forkserver_alive_fd"), None
+    if held is not None:
+        os.close(held)
+    threading.Thread(target=_watch_parent, name="jobwell-parent", daemon=True).start()
+
+
+def _watch_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.killpg(0, signal.SIGKILL)

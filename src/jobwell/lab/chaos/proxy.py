@@ -74,7 +74,8 @@ class Proxy:
         pumps = [asyncio.create_task(self._serve(reader, to_server)), asyncio.create_task(self._pump(from_server, writer))]
         try:
             # The client's end goes through as its last bytes do, in their time; the connection is over when the server ends it.
-            await asyncio.wait(pumps[1:])
+            with contextlib.suppress(asyncio.CancelledError):  # at the end; asyncio prints a trace of what it did itself
+                await asyncio.wait(pumps[1:])
         finally:
             for pump in pumps:
                 pump.cancel()

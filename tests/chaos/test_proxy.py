@@ -47,11 +47,11 @@ def network(echo: str) -> Iterator[Network]:
     made.close()
 
 
-def call(network: Network, number: int = 0) -> socket.socket:
+def call(network: Network, number: int = 0, hello: bytes = b"hello") -> socket.socket:
     made = socket.create_connection(("127.0.0.1", network.proxies[number].port), timeout=10)
     try:
-        made.sendall(b"hello")
-        assert made.recv(100) == b"hello"
+        made.sendall(hello)
+        assert made.recv(100) == hello
     except BaseException:
         made.close()
         raise
@@ -70,6 +70,21 @@ def test_a_stall_holds_bytes_back_and_loses_none(network: Network) -> None:
         network.proxies[0].heal()
         stalled.settimeout(10)
         assert stalled.recv(100) == b"one"
+
+
+def test_outcomes_are_held_back_alone_and_arrive_after_the_death_of_their_sender(network: Network) -> None:
+    with call(network, hello=b"application_name\0jobwell finish\0") as outcomes, call(network) as beside:
+        network.proxies[0].hold_outcomes()
+        outcomes.sendall(b"done")
+        beside.sendall(b"alive")
+        assert beside.recv(100) == b"alive"
+        outcomes.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            outcomes.recv(100)
+        outcomes.shutdown(socket.SHUT_WR)
+        network.proxies[0].heal()
+        outcomes.settimeout(10)
+        assert outcomes.recv(100) == b"done"
 
 
 def test_a_cut_ends_connections_and_takes_none_until_it_is_healed(network: Network) -> None:

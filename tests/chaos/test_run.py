@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,3 +105,4 @@ def test_a_run_without_the_fence_is_caught() -> None:
     assert not report.ok
     assert report.folder is not None
     assert (Path(report.folder) / "attempts.jsonl").stat().st_size > 0
+    shutil.rmtree(report.folder)

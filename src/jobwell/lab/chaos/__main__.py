@@ -1,6 +1,7 @@
 """`python -m jobwell.lab.chaos --seed 7 --minutes 3 -o json`."""
 
 import json
+import logging
 import signal
 import sys
 from dataclasses import asdict
@@ -25,6 +26,7 @@ def main(seed: int, minutes: float, output: str) -> None:
     Exit code 0: every promise was kept; 1: one was broken, or the run broke; 130: interrupted.
     """
     signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the faults say it
     try:
         report = chaos(seed, minutes, lambda line: click.echo(f"… {line}", err=True))
     except KeyboardInterrupt:

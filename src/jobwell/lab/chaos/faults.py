@@ -24,6 +24,7 @@ from jobwell.lab.chaos.tasks import PAUSABLE, app
 from jobwell.store import control
 
 BY = "chaos"
+OUTCOMES_HELD = 0.5  # seconds: long enough for some attempt to end
 
 
 class Faults:
@@ -80,6 +81,8 @@ class Faults:
                 return self._end_backends(fault)
             case "stall" | "long" | "cut":
                 return self._disturb(fault)
+            case "late":
+                return self._kill_before_outcome(fault)
             case "pause":
                 return self._pause(fault)
             case "cancel":
@@ -121,6 +124,21 @@ class Faults:
             proxy.stall()
         self._healed.wait(fault.seconds)
         proxy.heal()
+        return 1
+
+    def _kill_before_outcome(self, fault: Fault) -> int:
+        """A worker dies while its outcomes are on their way; they arrive when its jobs were taken back, or have begun again."""
+        number = fault.target % self._fleet.size
+        proxy, worker = self._network.proxies[number], self._fleet.worker(fault.target, supervisor=number)
+        if worker is None:
+            return 0
+        proxy.hold_outcomes()
+        try:
+            self._healed.wait(OUTCOMES_HELD)
+            worker.send_signal(signal.SIGKILL)
+            self._healed.wait(fault.seconds)
+        finally:
+            proxy.heal()
         return 1
 
     def _pause(self, fault: Fault) -> int:

@@ -38,6 +38,11 @@ class Fleet:
         self._supervisors: list[subprocess.Popen[bytes] | None] = [None for _ in urls]
         self.ending = False
 
+    @property
+    def size(self) -> int:
+        """How many supervisors there are."""
+        return len(self._supervisors)
+
     def tend(self) -> None:
         """Start the supervisors that do not run.
 
@@ -70,10 +75,10 @@ class Fleet:
         running = [each.pid for each in self._supervisors if each is not None and each.poll() is None]
         return _process(running[target % len(running)]) if running else None
 
-    def worker(self, target: int) -> psutil.Process | None:
-        """A worker of one of them."""
+    def worker(self, target: int, *, supervisor: int | None = None) -> psutil.Process | None:
+        """A worker of one of them, or of this one."""
         found = []
-        for each in self._supervisors:
+        for each in self._supervisors if supervisor is None else [self._supervisors[supervisor]]:
             if each is not None and each.poll() is None:
                 with contextlib.suppress(psutil.Error):
                     found += psutil.Process(each.pid).children()

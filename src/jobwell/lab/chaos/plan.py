@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "stall": (3, 0.2, LEASE * 0.7),
     "long stall": (2, LEASE + 1, LEASE * 2.5),
     "cut": (3, 0, LEASE),
+    "late outcome": (3, 0.2, 1.5),
     "pause": (6, 0.5, 4),
     "cancel": (30, 0, 0),
     "run now": (10, 0, 0),

@@ -51,6 +51,8 @@ class Producers:
         """End, each after what it is at."""
         self._stopping.set()
         for thread in self._threads:
+            if thread.ident is None:  # interrupted before it began
+                continue
             thread.join(60)
             if thread.is_alive():
                 raise JobwellError("a producer does not come to its end")

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 PIECE = 65536
+OUTCOMES = b"jobwell finish\0"  # the application name of the connection that stores them
 
 
 class Proxy:
@@ -23,6 +24,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._open = asyncio.Event()
         self._open.set()
+        self._outcomes = asyncio.Event()
+        self._outcomes.set()
         self._refusing = False
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -35,6 +38,10 @@ class Proxy:
     def stall(self) -> None:
         """Hold back every byte from now on; connections stay. From any thread, like `cut` and `heal`."""
         self._loop.call_soon_threadsafe(self._open.clear)
+
+    def hold_outcomes(self) -> None:
+        """Hold back what workers say about ended attempts, and nothing else: it will come late, perhaps after their death."""
+        self._loop.call_soon_threadsafe(self._outcomes.clear)
 
     def cut(self) -> None:
         """End every connection, and take no new ones."""
@@ -52,6 +59,7 @@ class Proxy:
     def _heal(self) -> None:
         self._refusing = False
         self._open.set()
+        self._outcomes.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusing:
@@ -63,10 +71,11 @@ class Proxy:
             writer.transport.abort()
             return
         self._writers |= {writer, to_server}
-        pumps = [asyncio.create_task(self._pump(reader, to_server)), asyncio.create_task(self._pump(from_server, writer))]
+        pumps = [asyncio.create_task(self._serve(reader, to_server)), asyncio.create_task(self._pump(from_server, writer))]
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            await self._open.wait()  # in a stall the end of a connection is held back as well
+            # The client's end goes through as its last bytes do, in their time; the connection is over when the server ends it.
+            with contextlib.suppress(asyncio.CancelledError):  # at the end; asyncio prints a trace of what it did itself
+                await asyncio.wait(pumps[1:])
         finally:
             for pump in pumps:
                 pump.cancel()
@@ -74,10 +83,23 @@ class Proxy:
                 each.transport.abort()
                 self._writers.discard(each)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """From the client; its first packet says what the connection is for."""
+        with contextlib.suppress(OSError):
+            first = await reader.read(PIECE)
+            await self._open.wait()
+            writer.write(first)
+            await self._pump(reader, writer, outcomes=OUTCOMES in first)
+        await self._open.wait()
+        with contextlib.suppress(OSError, RuntimeError):  # the server was first
+            writer.write_eof()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, outcomes: bool = False) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(PIECE):
                 await self._open.wait()
+                if outcomes:
+                    await self._outcomes.wait()
                 writer.write(data)
                 await writer.drain()
 

@@ -224,7 +224,7 @@ def _report(seed: int, minutes: float, verdict: Verdict, faults: Counter[str]) -
     counts: dict[str, Any] = {kind: verdict.count(kind) for kind in KINDS}
     return Report(
         seed=seed, minutes=minutes, jobs=verdict.jobs,
-        kills=happened("worker kill", "child kill", "supervisor kill", "worker term", "supervisor term"),
+        kills=happened("worker kill", "child kill", "supervisor kill", "worker term", "supervisor term", "late outcome"),
         stops=happened("worker stop", "worker long stop", "child stop", "supervisor stop"),
         restarts=happened("server fast restart", "server immediate restart"), backend_kills=happened("backends"),
         stalls=happened("stall", "long stall", "cut"), **counts, ok=verdict.ok, states=verdict.states,

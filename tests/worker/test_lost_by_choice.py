@@ -35,17 +35,19 @@ async def test_a20_a_vanished_worker_is_retried_or_left_to_a_person_as_the_task_
 
 @pytest.mark.parametrize("choice", ["stop", "finish"])
 async def test_a13_a_lost_lease_stops_a_job_or_lets_it_end(app: App, desk: Desk, choice: Any) -> None:
+    app.override({"lease": "2s"})  # it beats twice a second
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @app.task(name="work", on_lease_lost=choice)
     async def work(ctx: Context) -> str:
         begun.set()
-        await apause(1.0)
+        await apause(1.5)
         ended.set()
         return "done"
 
-    job = work.enqueue()
     async with starting(app) as (worker, task):
+        await auntil(lambda: desk.one("select count(*) from workers where idle") == 1)  # its first rounds are over
+        job = work.enqueue()
         await asyncio.wait_for(begun.wait(), PATIENCE)
         worker._rescue.paused = True  # nobody is quick enough to take it over
         desk.conn.execute("update workers set state = 'dead' where id = %s", [worker.id])
@@ -58,12 +60,13 @@ async def test_a13_a_lost_lease_stops_a_job_or_lets_it_end(app: App, desk: Desk,
 
 
 async def test_what_ends_after_somebody_else_has_the_job_changes_nothing(app: App, desk: Desk) -> None:
+    app.override({"lease": "2s"})
     begun = asyncio.Event()
 
     @app.task(name="work", on_lease_lost="finish")
     async def work(ctx: Context) -> int:
         begun.set()
-        await apause(1.0)
+        await apause(1.5)
         return ctx.attempt
 
     job = work.enqueue()

@@ -134,9 +134,6 @@ def declare(
     who = f"task {name}: "
     signature = Signature(fn, name)
     _check_parameters(fn, signature, tenant, lock, who)
-    limit = seconds(timeout, f"{who}timeout")
-    if limit <= 0:
-        raise DeclarationError(f"{who}timeout={timeout!r} must be above zero; every attempt has a time limit")
     if not isinstance(retry, Backoff | Fixed | Delays | None):
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
     rank_of(priority, who)
@@ -144,10 +141,11 @@ def declare(
     if memory is not None and chosen != "process":
         raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
     return TaskSpec(
-        name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=limit,
+        name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant, lock=lock,
-        executor=chosen, coroutine=inspect.iscoroutinefunction(fn), memory=None if memory is None else size(memory, f"{who}memory"),
-        aliases=_former(name, aliases, who), version=version, upgrades=_upgrades(version, upgrades or {}, who), gate=gate_of(name),
+        executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name), aliases=_former(name, aliases, who),
+        memory=None if memory is None else size(memory, f"{who}memory"),
+        version=version, upgrades=_upgrades(version, upgrades or {}, who),
         result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who), keep_result=keep_result,
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),

@@ -20,7 +20,7 @@ from jobwell.core.errors import DeclarationError
 from jobwell.core.job import NewJob
 from jobwell.core.retry import RetryRule
 from jobwell.core.size import Size
-from jobwell.core.task import Lock, TaskSpec, Upgrade, check_queue, declare, declare_queues
+from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
 from jobwell.settings import Settings
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Tasks:
         upgrades: Mapping[int, Upgrade] | None = None,
         result_ttl: Duration | None = None,
         keep_result: bool = True,
+        on_lost: OnLost = "retry",
+        on_lease_lost: OnLeaseLost = "stop",
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
@@ -111,6 +113,11 @@ class Tasks:
             upgrades: `{1: to_2, 2: to_3}`: each takes the arguments of a version by name and returns those of the next.
             result_ttl: how long its result can be read (default: as long as the finished job is kept, by `retention`).
             keep_result: False: what it returns is dropped; for results that nobody reads.
+            on_lost: of a job whose worker vanished, or whose process died, in the middle: "retry" runs it again (the default; ten
+                losses and three crashes are the bounds), "fail" puts it into the quarantine at the first: a person says whether
+                it may run again.
+            on_lease_lost: of an attempt whose worker cannot renew its lease: "stop" ends it (the default: another worker may have
+                it soon), "finish" gives it the grace; its outcome counts only if nobody else has the job.
             dedup: not available in this release; anything but None is refused.
             resources: not available in this release; anything but () is refused.
 

@@ -83,6 +83,7 @@ class Settings:
     slots: int = _setting(100, "jobs at once in each process", _whole)
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)
     lease: float = _setting(10.0, "a worker that is silent for so long is dead and its jobs are rescued", _duration)
+    unknown_after: float = _setting(86400.0, "how long jobs wait for a worker that knows their task", _duration)
     hang: float = _setting(600.0, "a worker process without a sign of life for so long is killed by its supervisor", _duration)
     health: str = _setting("", "where the supervisor answers /healthz and /readyz: a port, or host:port; empty: nowhere")
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
@@ -102,7 +103,8 @@ class Settings:
         for name, least, most in (
             ("processes", 1, 64), ("slots", 1, 10_000), ("children", 1, 256), ("lease", 2, 3600), ("grace", 0, 86400),
             ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),
-            ("hang", 10, 86400), ("retention", 3600, 3660 * 86400), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
+            ("hang", 10, 86400), ("retention", 3600, 3660 * 86400), ("unknown_after", 60, 3660 * 86400),
+            ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
         ):  # fmt: skip
             value = getattr(self, name)
             if not least <= value <= most:

@@ -1,5 +1,6 @@
 """`jobwell status`."""
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -25,7 +26,7 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
       watch jobwell status
     """
     from jobwell.core.task import STANDARD_QUEUES
-    from jobwell.store import reads
+    from jobwell.store import control, reads
     from jobwell.store.database import Database
     from jobwell.store.statements import run
     from jobwell.store.workers import WorkerVerbs
@@ -34,9 +35,10 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
     with database.connect("status") as conn, database.telling():
         found = run(conn, reads.overview(database.statements, STANDARD_QUEUES))
         workers = run(conn, WorkerVerbs(database.statements).all())
+        unknown = [asdict(each) for each in run(conn, control.unknown(database.statements))]
     paused = {row["queue"]: row for row in found["paused"]}
     if output == "json":
-        json_out({**found, "workers": workers})
+        json_out({**found, "workers": workers, "unknown": unknown})
     elif output == "csv":
         csv_out(
             [row | (paused.get(row["queue"]) or paused.get("*") or {}) | {"queue": row["queue"]} for row in _queues(found)],
@@ -44,7 +46,14 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
         )
     else:
         _print(found, paused, workers)
+        _print_unknown(unknown)
     return 0
+
+
+def _print_unknown(unknown: list[dict[str, Any]]) -> None:
+    for row in unknown:
+        more = "+" if row["jobs"] >= 1000 else ""
+        say(f"\nNo live worker knows the task {row['task']}: {row['jobs']:,}{more} job(s) of queue {row['queue']} wait for one.")
 
 
 def _queues(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -71,7 +80,7 @@ def _print(found: dict[str, Any], paused: dict[str, Any], workers: list[dict[str
     columns = ("queue", "ready", "oldest waits", *(("paused",) if paused.keys() - {"*"} else ()))
     table("Queues", rows, columns, "no queues")
     if "*" in paused:
-        say(f"\nAll queues are paused {_paused(paused['*'])}; `jobwell queues resume '*'` lets them go on.")
+        say(f"\nAll queues are paused {_paused(paused['*'])}; `jobwell queues resume --all` lets them go on.")
     console().print()
     for row in workers:
         row.update(up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}")

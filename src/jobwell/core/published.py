@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from jobwell.core.duration import seconds
-from jobwell.core.envelope import DEEPEST, TAGS, encode, encode_fields
+from jobwell.core.envelope import DEEPEST, TAGS, encode, encode_fields, versioned
 from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, NotFound
 from jobwell.core.ids import new_id
 from jobwell.core.job import NewJob, Options, check_size, key_of, moment, tenant_of
@@ -59,6 +59,7 @@ class Published:
     executor: str
     owner: str | None
     parameters: Mapping[str, Parameter]
+    version: int = 1
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
@@ -76,7 +77,8 @@ def publish(spec: TaskSpec) -> str:
     told = {
         "format": FORMAT, "queue": spec.queue, "priority": spec.priority, "rank": rank_of(spec.priority), "gate": str(spec.gate),
         "timeout": spec.timeout, "deadline": spec.deadline, "tenant": spec.tenant, "lock": spec.lock.by if spec.lock else (),
-        "executor": spec.executor, "owner": spec.owner, "parameters": parameters, "schema": _schema(signature),
+        "executor": spec.executor, "owner": spec.owner, "version": spec.version, "on_lost": spec.on_lost,
+        "parameters": parameters, "schema": _schema(signature),
     }  # fmt: skip
     return orjson.dumps(told).decode()
 
@@ -96,7 +98,12 @@ def read(task: str, spec: str) -> Published:
     }
     names = ("queue", "priority", "timeout", "deadline", "tenant", "executor", "owner", "schema")
     return Published(
-        task=task, gate=int(told["gate"]), lock=tuple(told["lock"]), parameters=parameters, **{name: told[name] for name in names}
+        task=task,
+        gate=int(told["gate"]),
+        lock=tuple(told["lock"]),
+        parameters=parameters,
+        version=told.get("version", 1),
+        **{name: told[name] for name in names},
     )
 
 
@@ -206,7 +213,7 @@ def make(published: Published, named: Mapping[str, Any], options: Options, queue
     """
     task = published.task
     check_names(published, named)
-    encoded = orjson.dumps({name: stored_form(value, name) for name, value in named.items()})
+    encoded = versioned(orjson.dumps({name: stored_form(value, name) for name, value in named.items()}), published.version)
     check_size(task, len(encoded), payload_limit)
     lock_key = ""
     if published.lock:

@@ -19,6 +19,8 @@ from jobwell.core.size import Size, size
 
 STANDARD_QUEUES: Final = ("critical", "notifications", "default", "bulk", "reports")
 Executor = Literal["async", "thread", "process"]
+OnLost = Literal["retry", "fail"]
+OnLeaseLost = Literal["stop", "finish"]
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 HIGHEST, LOWEST = 100, -100
@@ -52,6 +54,8 @@ class TaskSpec:
         memory: bytes that its child may hold; only in a process.
         aliases: names that it had before; jobs stored under them are its own.
         version: of its payload.
+        on_lost: what becomes of a job whose worker vanished, or whose process died, in the middle of it.
+        on_lease_lost: what becomes of an attempt whose worker cannot renew its lease.
         upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
     """
 
@@ -75,6 +79,8 @@ class TaskSpec:
     gate: int
     result_ttl: float | None = None
     keep_result: bool = True
+    on_lost: OnLost = "retry"
+    on_lease_lost: OnLeaseLost = "stop"
 
     @property
     def gates(self) -> tuple[int, ...]:
@@ -112,6 +118,8 @@ def declare(
     upgrades: Mapping[int, Upgrade] | None = None,
     result_ttl: Duration | None = None,
     keep_result: bool = True,
+    on_lost: OnLost = "retry",
+    on_lease_lost: OnLeaseLost = "stop",
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -126,9 +134,6 @@ def declare(
     who = f"task {name}: "
     signature = Signature(fn, name)
     _check_parameters(fn, signature, tenant, lock, who)
-    limit = seconds(timeout, f"{who}timeout")
-    if limit <= 0:
-        raise DeclarationError(f"{who}timeout={timeout!r} must be above zero; every attempt has a time limit")
     if not isinstance(retry, Backoff | Fixed | Delays | None):
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
     rank_of(priority, who)
@@ -136,27 +141,21 @@ def declare(
     if memory is not None and chosen != "process":
         raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
     return TaskSpec(
-        name=name,
-        fn=fn,
-        signature=signature,
-        queue=queue,
-        priority=priority,
-        timeout=_timeout(timeout, who),
-        deadline=seconds(deadline, f"{who}deadline"),
-        retry=retry or retry_rules.DEFAULT,
-        owner=owner,
-        tenant=tenant,
-        lock=lock,
-        executor=chosen,
-        coroutine=inspect.iscoroutinefunction(fn),
+        name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=_timeout(timeout, who),
+        deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant, lock=lock,
+        executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name), aliases=_former(name, aliases, who),
         memory=None if memory is None else size(memory, f"{who}memory"),
-        aliases=_former(name, aliases, who),
-        version=version,
-        upgrades=_upgrades(version, upgrades or {}, who),
-        gate=gate_of(name),
-        result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who),
-        keep_result=keep_result,
-    )
+        version=version, upgrades=_upgrades(version, upgrades or {}, who),
+        result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who), keep_result=keep_result,
+        on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
+        on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
+    )  # fmt: skip
+
+
+def _one_of(value: Any, allowed: tuple[str, str], name: str) -> Any:
+    if value not in allowed:
+        raise DeclarationError(f"{name}={value!r} must be {allowed[0]!r} or {allowed[1]!r}")
+    return value
 
 
 def _check_parameters(fn: Callable[..., Any], signature: Signature, tenant: str | None, lock: Lock | None, who: str) -> None:

@@ -1,6 +1,6 @@
 """What the live releases declare, as their workers publish it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from jobwell.core import published
@@ -10,7 +10,9 @@ from jobwell.store.statements import Program, Statements
 MOST = 10_000
 
 
-def publish(statements: Statements, worker: UUID, specs: Mapping[str, str], *, release: str) -> Program[int]:
+def publish(
+    statements: Statements, worker: UUID, specs: Mapping[str, str], *, release: str, former: Iterable[str] = ()
+) -> Program[int]:
     """Say what a worker can run: on its own row, and in the catalog.
 
     Args:
@@ -18,12 +20,16 @@ def publish(statements: Statements, worker: UUID, specs: Mapping[str, str], *, r
         worker: registered already.
         specs: the contract of each task as JSON, by name.
         release: of Jobwell, which wrote them.
+        former: names that tasks had before; it can run these too.
 
     Returns:
         How many rows of the catalog were new, changed, or not seen for an hour.
     """
     names = sorted(specs)
-    rows = yield statements("catalog.publish", worker=worker, tasks=names, specs=[specs[name] for name in names], release=release)
+    rows = yield statements(
+        "catalog.publish", worker=worker, known=sorted({*names, *former}), tasks=names, specs=[specs[name] for name in names],
+        release=release,
+    )  # fmt: skip
     return int(rows[0][0])
 
 

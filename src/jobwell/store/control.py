@@ -1,7 +1,7 @@
 """What operators do: hold queues, cancel jobs, and act on many at once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -16,6 +16,7 @@ from jobwell.store.statements import Program, Statements
 Verb = Literal["jobs.cancel", "jobs.retry", "quarantine.retry"]
 VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "quarantine.retry")
 PIECE = 500
+UNKNOWN_CAP = 1000
 ALL = "*"
 ACTION = ("id", "at", "actor", "verb", "chosen", "total", "done", "state", "why", "beat_at", "ended_at")
 HELD = ("queue", "paused_at", "paused_by", "paused_why", "paused_until")
@@ -170,6 +171,37 @@ def abandoned(statements: Statements, *, seconds: float) -> Program[UUID | None]
     """An action that nobody has moved for so long."""
     rows = yield statements("control.abandoned", seconds=seconds)
     return rows[0][0] if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Ready jobs of one gate whose task no live worker knows.
+
+    Attributes:
+        jobs: how many, capped.
+        waits: seconds for which the oldest has been ready, among those that were looked at.
+    """
+
+    queue: str
+    rank: int
+    gate: int
+    task: str
+    jobs: int
+    waits: float
+
+
+def unknown(statements: Statements) -> Program[list[Unknown]]:
+    """What no live worker can run."""
+    rows = yield statements("control.unknown", cap=UNKNOWN_CAP)
+    return [Unknown(queue, rank, gate, task, jobs, waits) for queue, rank, gate, task, jobs, _since, waits in rows]
+
+
+def give_up(statements: Statements, found: Unknown, *, seconds: float) -> Program[int]:
+    """One piece of them that have waited for so long goes to the quarantine. Returns how many; call again while it is `PIECE`."""
+    rows = yield statements(
+        "control.give_up_unknown", queue=found.queue, rank=found.rank, gate=found.gate, seconds=seconds, limit=PIECE
+    )
+    return int(rows[0][0])
 
 
 def stop(statements: Statements, action: UUID) -> Program[bool]:

@@ -97,6 +97,11 @@ class Attempts:
         self._free()
         self._changed.set()
 
+    @property
+    def all_stopped(self) -> bool:
+        """Whether each of them was told to stop."""
+        return all(attempt.stopped is not None for attempt in self._held.values())
+
     def cancel(self, job: UUID, claim_id: UUID) -> None:
         """Stop one, as an operator asks."""
         attempt = self._held.get((job, claim_id))
@@ -106,9 +111,10 @@ class Attempts:
             attempt.stop("cancelled")
 
     def stop(self, why: Stop) -> None:
-        """Stop them all."""
+        """Stop them all; a lost lease only those whose task does not say that they shall end by themselves."""
         for attempt in self:
-            attempt.stop(why)
+            if why != "lost" or attempt.spec is None or attempt.spec.on_lease_lost == "stop":
+                attempt.stop(why)
 
     def hurry(self) -> None:
         """Whoever waits for the end looks again."""

@@ -99,7 +99,9 @@ class Start:
             await arun(conn, verbs.register(
                 self._worker, lease=database.settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self._slots, queues=self._queues))  # fmt: skip
-            await arun(conn, published.publish(database.statements, self._worker, specs, release=jobwell.__version__))
+            former = [alias for spec in self._catalog for alias in spec.aliases]
+            program = published.publish(database.statements, self._worker, specs, release=jobwell.__version__, former=former)
+            await arun(conn, program)
             if self._children:
                 await arun(conn, verbs.keeps_children(self._worker, children=self._children))
 

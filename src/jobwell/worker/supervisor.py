@@ -4,6 +4,7 @@ It imports no user code. Each child gets a fresh worker id from here, so that wh
 taken back at once instead of at the end of its lease.
 """
 
+import contextlib
 import logging
 import math
 import os
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from uuid import UUID
 import psutil
 
 from jobwell.core.ids import new_id
+from jobwell.runtime.systemd import Systemd
 from jobwell.worker.pulse import VARIABLE, Listener
 
 log = logging.getLogger("jobwell.supervisor")
@@ -28,6 +30,7 @@ CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still import
 ASKED = 6  # an operator has ended it: it is not started again
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
 LATE = 30.0  # seconds for which a loop of a ready worker may be without a good round
+REAP_EVERY = 5.0
 PROVEN = 5.0
 STAGGER = 0.1  # seconds between the first starts: the server forks three processes for each
 STEADY = 60.0  # seconds of life after which a death is not part of a series
@@ -85,6 +88,9 @@ class Supervisor:
         now = time.monotonic()
         self._children = [Child(number, start_at=now + number * STAGGER) for number in range(processes)]
         self._events = threading.Event()
+        self._systemd = Systemd()
+        self._ready = False
+        self._reap_at = 0.0
         self._signals = 0
         self._passed = 0
         self._code = 0
@@ -93,6 +99,7 @@ class Supervisor:
     def signal(self, *_: object) -> None:
         """A stop signal arrived; the second one ends the grace."""
         self._signals += 1
+        self._systemd.tell("STOPPING=1")
         self._events.set()
 
     def report(self) -> dict[str, Any]:
@@ -123,6 +130,7 @@ class Supervisor:
                 kill_at = kill_at or time.monotonic() + self._grace + KILL_AFTER
                 self._pass_on(signal.SIGTERM)
             self._look()
+            self._tell()
             alive = [child for child in self._children if child.process is not None]
             if self._signals and not alive:
                 return self._code
@@ -132,6 +140,16 @@ class Supervisor:
                 kill_at += KILL_AFTER
             self._events.wait(0.1)
             self._events.clear()
+
+    def _tell(self) -> None:
+        """What orchestrators want to know; and as the first process of a container, what nobody else buries."""
+        self._systemd.alive()
+        if not self._ready and self.report()["ready"]:
+            self._ready = True
+            self._systemd.tell("READY=1")
+        if os.getpid() == 1 and time.monotonic() >= self._reap_at:
+            self._reap_at = time.monotonic() + REAP_EVERY
+            reap({child.process.pid for child in self._children if child.process is not None})
 
     def _pass_on(self, number: int) -> None:
         for child in self._children:
@@ -212,3 +230,18 @@ def _stands_still(pid: int) -> bool:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return True
+
+
+def reap(known: Collection[int]) -> int:
+    """Bury dead processes that became ours because their parents are gone. Returns how many.
+
+    Args:
+        known: our own, which are waited for elsewhere.
+    """
+    buried = 0
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, ChildProcessError):
+            if process.pid not in known and process.status() == psutil.STATUS_ZOMBIE:
+                os.waitpid(process.pid, os.WNOHANG)
+                buried += 1
+    return buried

@@ -44,6 +44,7 @@ from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
+from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
 from jobwell.worker.loading import name_of
 from jobwell.worker.start import Start
@@ -193,11 +194,12 @@ class Worker:
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
-        rescue = Rescue(
+        rescue = self._rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
+        unknown = UnknownTasks(database.statements, self._claims, settings.unknown_after)
         bulk = Bulk(database.statements, self._claims)
         orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
         limits = Limits(lambda: attempts, time.monotonic)
@@ -209,7 +211,8 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick), make("orders", orders.tick), make("threads", self._watch_threads),
+            make("bulk", bulk.tick), make("unknown", unknown.tick), make("orders", orders.tick),
+            make("threads", self._watch_threads),
         ]  # fmt: skip
 
     def _make_children(self) -> Children | None:
@@ -305,6 +308,8 @@ class Worker:
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._attempts), self._settings.grace)
             await self._attempts.until_empty(until - time.monotonic(), unless=lambda: self._at_once)
+        elif self._exit == EXIT_LOST:  # some may end by themselves
+            await self._attempts.until_empty(until - time.monotonic(), unless=lambda: self._at_once or self._attempts.all_stopped)
         self._attempts.stop("shutdown")
         await self._attempts.until_empty(2.0)
         if self._attempts:
@@ -342,6 +347,7 @@ class Worker:
         log.error("the lease is lost: %s", why)
         self._exit = EXIT_LOST
         self._hub.tell(LeaseLost, why=why, running=len(self._attempts))
+        self._rescue.paused = True  # one that is declared dead would take back its own jobs under their feet
         self._attempts.stop("lost")
         self._stop.set()
 

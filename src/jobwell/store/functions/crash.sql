@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- Crashes: a process that died in the middle of a job, seen by who started it. Counted apart from failures and losses.
 
 -- Count a crash for jobs that the caller has locked. At p_bound crashes a job goes to the quarantine; before, it waits for the
@@ -10,15 +10,15 @@ as $$
 begin
   insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, next_at, note)
   select j.id, j.started_at, j.claim_id, j.worker, j.attempt, 'crashed',
-         case when j.crashes + 1 < p_bound then (select jobwell.now()) + make_interval(secs => 2 ^ j.crashes) end, g.how
+         case when j.crashes + 1 < jobwell.bound_of(j.task, p_bound) then (select jobwell.now()) + make_interval(secs => 2 ^ j.crashes) end, g.how
     from unnest(p_ids, p_hows) g(id, how) join jobwell.jobs j on j.id = g.id;
   update jobwell.jobs j
      set state = 'retrying', ready_at = null, run_at = (select jobwell.now()) + make_interval(secs => 2 ^ j.crashes), crashes = j.crashes + 1,
          gate = case when p_apart and j.crashes = 0 then j.gate # 418431069797 else j.gate end,
          claim_id = null, worker = null, started_at = null
-   where j.id = any (p_ids) and j.crashes + 1 < p_bound;
+   where j.id = any (p_ids) and j.crashes + 1 < jobwell.bound_of(j.task, p_bound);
   with gone as (
-    delete from jobwell.jobs j where j.id = any (p_ids) and j.state = 'running' and j.crashes + 1 >= p_bound returning j.*)
+    delete from jobwell.jobs j where j.id = any (p_ids) and j.state = 'running' returning j.*)
   insert into jobwell.quarantine (id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
     losses, postponements, bytes, queue, task, tenant, lock_key, reason, message, fingerprint, args, meta)
   select o.id, o.enqueued_at, o.run_at, o.deadline, o.started_at, o.worker, o.gate, o.rank, o.attempt, o.failures, o.crashes + 1,

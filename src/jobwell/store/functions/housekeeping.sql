@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- What any live worker does between jobs, in small commits, blind to task types.
 
 -- Flip due jobs to ready, oldest first. Returns how many, and the seconds until the next one is due (null: none waits).
@@ -29,6 +29,12 @@ language sql volatile as $$
   returning w.id
 $$;
 
+-- How often a job may lose its process: the general bound, or once where its task says that a person decides.
+create or replace function jobwell.bound_of(p_task text, p_bound integer) returns integer
+language sql stable as $$
+  select case when exists (select from jobwell.catalog c where c.task = p_task and c.spec ->> 'on_lost' = 'fail') then 1 else p_bound end
+$$;
+
 -- Running jobs whose worker is dead or has no row: back to ready, the loss counted, the first time at once and then behind
 -- a growing delay; after p_bound losses to the quarantine. Returns how many were taken; call again while it is p_limit.
 create or replace function jobwell.rescue(p_limit integer, p_bound integer) returns integer
@@ -54,7 +60,7 @@ begin
     return 0;
   end if;
   with taken as (
-    select j.* from jobwell.jobs j where j.id = any (orphans) and j.losses < p_bound - 1),
+    select j.* from jobwell.jobs j where j.id = any (orphans) and j.losses < jobwell.bound_of(j.task, p_bound) - 1),
   back as (
     update jobwell.jobs j
        set state = case when t.losses = 0 then 'ready' else 'retrying' end,

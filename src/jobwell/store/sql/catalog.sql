@@ -2,7 +2,7 @@
 -- What a worker that starts declares. In the order of names, so that workers that start together do not wait for each other
 -- in a circle; a row that says the same already is touched once an hour.
 with mine as (
-  update jobwell.workers set tasks = :tasks where id = :worker),
+  update jobwell.workers set tasks = :known where id = :worker),
 told as (
   insert into jobwell.catalog as c (task, spec, release, seen_at)
   select g.task, g.spec::json, :release, jobwell.now() from unnest(:tasks::text[], :specs::text[]) g(task, spec) order by g.task

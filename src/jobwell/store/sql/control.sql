@@ -100,3 +100,9 @@ update jobwell.bulk_actions set state = 'stopped', ended_at = jobwell.now() wher
 -- name: actions
 select id, at, actor, verb, chosen, total, done, state, why, beat_at, ended_at from jobwell.bulk_actions
  where (:id::uuid is null or id = :id) order by at desc limit :limit;
+
+-- name: unknown
+select queue, rank, gate, task, jobs, since, extract(epoch from jobwell.now() - since)::float8 as waits from jobwell.unknown(:cap::integer);
+
+-- name: give_up_unknown
+select jobwell.give_up_unknown(:queue, :rank::smallint, :gate::bigint, :seconds::float8, :limit::integer);

@@ -44,6 +44,7 @@ class Rescue:
         self._clock = clock
         self._rescued = rescued
         self._worker = worker
+        self.paused = False
         self._quiet_until = clock() + lease  # a fresh one cannot know who is only slow to come back
 
     def failed(self, _error: BaseException) -> None:
@@ -52,6 +53,8 @@ class Rescue:
 
     async def tick(self) -> float:
         """Declare the silent ones dead, and take back one piece."""
+        if self.paused:
+            return self._every
         async with self._link.use() as conn:
             if self._clock() >= self._quiet_until:
                 for worker in await arun(conn, self._verbs.bury(self._worker)):

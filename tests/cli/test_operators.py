@@ -126,7 +126,8 @@ def test_every_command_has_a_manual(bare: Cli) -> None:
     for command in (
         ("jobs", "list"), ("jobs", "show"), ("jobs", "enqueue"), ("jobs", "why"), ("workers", "list"), ("workers", "show"), ("store", "size"),
         ("store", "prune"), ("move",), ("completion",), ("status",), ("quarantine", "list"), ("quarantine", "retry"), ("migrate",), ("doctor",),
-        ("worker",), ("up",),
+        ("worker",), ("up",), ("jobs", "cancel"), ("jobs", "retry"), ("queues", "list"), ("queues", "pause"), ("queues", "resume"),
+        ("actions", "list"), ("actions", "resume"), ("actions", "stop"), ("workers", "drain"), ("workers", "stop"),
     ):  # fmt: skip
         said = bare(*command, "--help")
         assert said.code == 0

@@ -295,8 +295,9 @@ def test_two_hundred_waiters_share_four_connections(database_url: str, schema: s
     app.close()
 
 
-def test_looking_leaves_nothing_in_the_session(app: App, note: Any) -> None:
+def test_looking_leaves_nothing_in_the_session_behind_a_pooler(app: App, note: Any) -> None:
     """A pooler in transaction mode hands the session to others."""
+    app.override({"pooler": "transaction"})
     handle = note.using(run_after="1h").enqueue(1)
     for _ in range(20):
         with pytest.raises(WaitTimeout):

@@ -34,7 +34,7 @@ def test_a_child_killed_under_its_supervisor_gives_its_jobs_back_at_once(fleet: 
     assert time.monotonic() - began < 15  # far below the lease of 30
     until(lambda: fleet.finished() == 1)
     assert fleet.rows(f"select outcome, attempt from attempts where job_id = '{job.id}' order by ended_at") == [
-        ("lost", 1),
+        ("crashed", 1),
         ("succeeded", 2),
     ]
     until(lambda: len(fleet.children(supervisor)) == 2, what="the supervisor starts another")
@@ -137,14 +137,14 @@ def random_kills(fleet: Fleet, nap: Any, *, jobs: int, seconds: float, every: fl
     assert killed >= 2
     assert fleet.one("select count(*) from quarantine") == 0
     assert fleet.one("select count(distinct id) from finished") == jobs
-    lost = fleet.one("select count(*) from attempts where outcome = 'lost'")
+    lost = fleet.one("select count(*) from attempts where outcome in ('lost', 'crashed')")
     assert lost >= 1
     # A start without an end is a kill; a job that was lost before its first mark has none.
     assert fleet.marks("start") <= jobs + lost
     gaps = fleet.rows(
         f"""select extract(epoch from min(m.at) - a.ended_at) from attempts a join finished f on f.id = a.job_id
             join {fleet.schema}.marks m on m.job = f.args->>'job' and m.what = 'start' and m.at > a.ended_at
-            where a.outcome = 'lost' group by a.job_id, a.ended_at"""
+            where a.outcome in ('lost', 'crashed') group by a.job_id, a.ended_at"""
     )
     assert all(gap < 2 * LEASE + 10 for (gap,) in gaps)
 

@@ -121,7 +121,7 @@ async def test_a_job_that_shall_stop_does_not_begin_again(
     (neighbour,) = store.put_new()
     other = await hands()
     assert [row.id for row in await other.claim(10)] == [neighbour]
-    assert store.ask("select id from cancels_of(%s)", other.worker) == []
+    assert run(store.conn, control.orders(store.statements, other.worker)) == ([], None)
     assert store.ask("select id, state from finished") == [(job, "cancelled")]
     assert store.count("cancels") == 0
 

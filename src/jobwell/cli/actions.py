@@ -19,7 +19,12 @@ def actions() -> None:
 @rows_option
 @store_options
 def list_actions(limit: int, output: str, database_url: str | None, schema: str | None) -> int:
-    """List them, newest first: who did what to which jobs, why, and how many are done."""
+    r"""List them, newest first: who did what to which jobs, why, and how many are done.
+
+    \b
+    Examples:
+      jobwell actions list
+    """
     from jobwell.actions import jobs
     from jobwell.store.database import Database
 
@@ -43,9 +48,13 @@ def list_actions(limit: int, output: str, database_url: str | None, schema: str 
 @output_option
 @store_options
 def resume(action: UUID, output: str, database_url: str | None, schema: str | None) -> int:
-    """Go on with an ACTION whose command died. A worker does the same by itself after 15 seconds.
+    r"""Go on with an ACTION whose command died. A worker does the same by itself after 15 seconds.
 
-    Exit codes: 3 there is no such action, 4 it is over.
+    \b
+    Examples:
+      jobwell actions resume 5d2c6f0e-…
+    \b
+    Exit codes: 3 there is no such action · 4 it is over
     """
     from jobwell.actions import jobs
     from jobwell.store.database import Database
@@ -65,9 +74,13 @@ def resume(action: UUID, output: str, database_url: str | None, schema: str | No
 @by_option
 @store_options
 def stop(action: UUID, by: str | None, database_url: str | None, schema: str | None) -> int:
-    """End an ACTION before its end. What it has done stays done.
+    r"""End an ACTION before its end. What it has done stays done.
 
-    Exit codes: 3 there is no such action, 4 it is over.
+    \b
+    Examples:
+      jobwell actions stop 5d2c6f0e-…
+    \b
+    Exit codes: 3 there is no such action · 4 it is over
     """
     from jobwell.actions import jobs
     from jobwell.actions.actor import actor

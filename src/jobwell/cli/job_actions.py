@@ -23,10 +23,11 @@ def cancel(jobs: tuple[str, ...], **given: Any) -> int:
     Many jobs are one action that goes on piece by piece; should this command die, a worker goes on with it.
 
     \b
-    jobwell jobs cancel 019a4f --why "sent by mistake"
-    jobwell jobs cancel --task shop.mail.newsletter --state scheduled --why "wrong date"
-
-    Exit codes: 3 none of the jobs named exists, 4 some could not be cancelled.
+    Examples:
+      jobwell jobs cancel 019a4f --why "sent by mistake"
+      jobwell jobs cancel --task shop.mail.newsletter --state scheduled --why "wrong date"
+    \b
+    Exit codes: 3 none of the jobs named exists · 4 some could not be cancelled
     """
     return act("jobs.cancel", ("cancel", "cancelled", "cancelled"), jobs, **given)
 
@@ -42,10 +43,11 @@ def retry(jobs: tuple[str, ...], failed: bool, **given: Any) -> int:
     with --failed those in the quarantine. What has succeeded or was cancelled is final: enqueue a new job instead.
 
     \b
-    jobwell jobs retry 019a4f
-    jobwell jobs retry --queue notifications --why "the gateway is back"
-    jobwell jobs retry --failed --task shop.mail.invoice
-
-    Exit codes: 3 none of the jobs named exists, 4 some could not be retried.
+    Examples:
+      jobwell jobs retry 019a4f
+      jobwell jobs retry --queue notifications --why "the gateway is back"
+      jobwell jobs retry --failed --task shop.mail.invoice
+    \b
+    Exit codes: 3 none of the jobs named exists · 4 some could not be retried
     """
     return act("quarantine.retry" if failed else "jobs.retry", ("retry", "retried", "ready again"), jobs, **given)

@@ -91,9 +91,10 @@ def retry(jobs: tuple[str, ...], **given: Any) -> int:
     before anything happens. What fails again meanwhile is not taken twice. Needs only a URL.
 
     \b
-    jobwell quarantine retry 019a4f 019a50
-    jobwell quarantine retry --task shop.mail.invoice --reason exhausted --why "the server is back"
-
-    Exit codes: 3 none of the jobs named exists, 4 some are not in the quarantine.
+    Examples:
+      jobwell quarantine retry 019a4f 019a50
+      jobwell quarantine retry --task shop.mail.invoice --reason exhausted --why "the server is back"
+    \b
+    Exit codes: 3 none of the jobs named exists · 4 some are not in the quarantine
     """
     return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, **given)

@@ -18,9 +18,13 @@ def queues() -> None:
 @rows_option
 @store_options
 def list_queues(output: str, database_url: str | None, schema: str | None) -> int:
-    """List queues: what waits in each, for how long, and which are held by whom and why.
+    r"""List queues: what waits in each, for how long, and which are held by whom and why.
 
     Counts stop at 100,000 and are shown with a '+' then.
+
+    \b
+    Examples:
+      jobwell queues list
     """
     from jobwell.core.task import STANDARD_QUEUES
     from jobwell.store import control, reads
@@ -77,10 +81,11 @@ def pause(
     as --for says. Deadlines go on while a queue is held.
 
     \b
-    jobwell queues pause bulk --why "month-end closing" --for 2h
-    jobwell queues pause --all --why "database maintenance"
-
-    Exit code 3: nobody knows such a queue.
+    Examples:
+      jobwell queues pause bulk --why "month-end closing" --for 2h
+      jobwell queues pause --all --why "database maintenance"
+    \b
+    Exit codes: 3 nobody knows such a queue
     """
     from jobwell.actions import queues as actions
     from jobwell.actions.actor import actor
@@ -108,9 +113,14 @@ def pause(
 def resume(
     names: tuple[str, ...], everything: bool, by: str | None, output: str, database_url: str | None, schema: str | None
 ) -> int:
-    """Let QUEUES go on; what waits is started at once.
+    r"""Let QUEUES go on; what waits is started at once.
 
-    Exit code 3: nobody knows such a queue. 4: it stays held, because all are (`pause --all`); end that by `resume --all`.
+    \b
+    Examples:
+      jobwell queues resume bulk
+      jobwell queues resume --all
+    \b
+    Exit codes: 3 nobody knows such a queue · 4 it stays held, because all are (`pause --all`); end that by `resume --all`
     """
     from jobwell.actions import queues as actions
     from jobwell.actions.actor import actor

@@ -9,7 +9,7 @@ import pytest
 
 from jobwell import App, Fixed, Retry, SyncContext
 from jobwell.worker.attempt import Attempt
-from jobwell.worker.worker import Worker
+from jobwell.worker.attempts import Attempts
 from tests.waiting import PATIENCE, auntil
 from tests.worker.live.helpers import BOTH, SOON, Books, Kind, Start, declare, raising
 
@@ -111,16 +111,16 @@ async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back(
 ) -> None:
     """A task cancelled unbegun never runs: its slot would be gone, and its job running for ever."""
     stopped: list[Attempt] = []
-    begin = Worker._begin
+    begin = Attempts.begin
 
-    def stopping(worker: Worker, *given: Any) -> None:
-        begin(worker, *given)
+    def stopping(attempts: Attempts, *given: Any) -> None:
+        begin(attempts, *given)
         if not stopped:
-            stopped.extend(worker._attempts)
+            stopped.extend(attempts)
             for attempt in stopped:
                 attempt.stop(why)
 
-    monkeypatch.setattr(Worker, "_begin", stopping)
+    monkeypatch.setattr(Attempts, "begin", stopping)
     runs: list[int] = []
     job = await declare(app, "async", lambda: runs.append(1), retry=SOON).aenqueue()
     working = await start(slots=1)

@@ -421,6 +421,7 @@ async def test_the_worker_takes_expired_results_out(aapp: App, conn: Connection[
     first = await brief.aenqueue(1)
     async with working(aapp):
         await auntil(lambda: one(conn, "select count(*) from finished") == 1)
+        await auntil(lambda: one(conn, "select count(*) from upkeep") == 0)  # its round is over
     async with working(aapp):  # the first round of upkeep comes at the start
         await auntil(lambda: one(conn, "select note from finished") == "its result has expired")
     with pytest.raises(ResultExpired):

@@ -20,7 +20,7 @@ from psycopg import Connection, sql
 from jobwell.core.errors import Conflict, StoreError
 from jobwell.store import audit, closing, migrations
 from jobwell.store.database import Database, is_locked
-from jobwell.store.statements import run
+from jobwell.store.statements import Program, run
 
 Conn = Connection[Any]
 
@@ -218,6 +218,6 @@ class Move:
         )
 
 
-def _identity(database: Database) -> Any:
+def _identity(database: Database) -> Program[UUID]:
     rows = yield database.statements("server.store_id")
-    return rows[0][0]
+    return UUID(rows[0][0])

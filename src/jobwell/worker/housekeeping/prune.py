@@ -19,6 +19,7 @@ from jobwell.store.workers import WorkerVerbs
 log = logging.getLogger("jobwell.worker")
 
 EVERY = 600.0
+BUSY = 15.0
 ROUND = 10.0  # seconds of deleting row by row, after which the loop takes a breath
 DEAD_WORKERS_KEPT = 86400.0
 PIECES = 50  # of 1,000 results in one round, which has the statement timeout as its deadline
@@ -54,16 +55,16 @@ class Prune:
         self._walk = FIRST
 
     async def tick(self) -> float:
-        """One round; while there is more than fits into its time, or payloads are left to look at, the next comes soon."""
+        """One round; while there is more than fits into its time, payloads are left, or another one prunes, the next comes soon."""
         await self._alter(self._upkeep.make_partitions())
         async with self._link.use() as conn:
             await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
+        if await self._piece(_nothing()) is None:
+            return BUSY  # another one is at it, and does all there is, or has died of it
         return 1.0 if await self._prune() else EVERY
 
     async def _prune(self) -> bool:
         """True: there is more to do."""
-        if await self._piece(_nothing()) is None:
-            return False  # another one is at it, and does all there is
         for table in ("finished", "attempts"):
             await self._alter(self._upkeep.drop_old(table, seconds=self._retention))
         until = self._clock() + ROUND

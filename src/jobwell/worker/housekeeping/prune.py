@@ -55,7 +55,7 @@ class Prune:
         self._walk = FIRST
 
     async def tick(self) -> float:
-        """One round; while there is more than fits into its time, payloads are left, or another one prunes, the next comes soon."""
+        """One round. The next comes soon while there is more than fits into its time, or another one prunes."""
         await self._alter(self._upkeep.make_partitions())
         async with self._link.use() as conn:
             await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))

@@ -1,6 +1,6 @@
 """What operators do: hold queues, cancel jobs, and act on many at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from uuid import UUID
 
 import orjson
 
-from jobwell.core.errors import NotFound
+from jobwell.core.errors import Conflict, NotFound
 from jobwell.core.filters import Selection
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements
@@ -144,7 +144,12 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     if not rows:
         return None
     verb, actor, why, stored, after, _ = rows[0]
-    chosen = Selection.read(stored if isinstance(stored, dict) else orjson.loads(stored))
+    try:
+        chosen = Selection.read(stored if isinstance(stored, dict) else orjson.loads(stored))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Conflict(f"action {action} cannot be read by this release ({error}); a newer one began it") from None
+    if verb not in VERBS:
+        raise Conflict(f"action {action} is a {verb}, which this release does not know; a newer one began it")
     picking = "control.pick_failed" if verb == "quarantine.retry" else "control.pick_live"
     rows = yield statements(picking, **chosen.parameters(), after=after, limit=PIECE)
     ids = [row[0] for row in rows]
@@ -167,9 +172,9 @@ def apply(statements: Statements, verb: Verb, ids: Sequence[UUID], *, actor: str
     return (yield from quarantine.retry(statements, Selection(ids=ids)))
 
 
-def abandoned(statements: Statements, *, seconds: float) -> Program[UUID | None]:
-    """An action that nobody has moved for so long."""
-    rows = yield statements("control.abandoned", seconds=seconds)
+def abandoned(statements: Statements, *, seconds: float, but: Iterable[UUID] = ()) -> Program[UUID | None]:
+    """An action that nobody has moved for so long, and none of these."""
+    rows = yield statements("control.abandoned", seconds=seconds, but=list(but))
     return rows[0][0] if rows else None
 
 

@@ -179,12 +179,15 @@ def _open(attempt: Attempt) -> Outcome | None:
         return Released(f"this worker does not know the task {job.task!r}", UNKNOWN_DELAY)
     if job.remaining is not None and job.remaining <= 0:
         return Failed(Reason.DEADLINE, OVERDUE, counts=False)
+    if job.args is None and job.bytes:
+        gone = Failure("ArgumentsGone", f"its arguments ({job.bytes:,} bytes) stood apart, and are not there any more")
+        return Failed(Reason.INVALID, gone, counts=False)
     try:
         version, stored = version_of(job.args or "{}")
         if version > spec.version:
             return _too_new(attempt, version, spec.version)
         attempt.args = spec.signature.decode(stored) if version == spec.version else _upgraded(spec, version, stored)
-    except Exception as error:  # noqa: BLE001  classes of the user validate here, and raise what they like
+    except BaseException as error:  # noqa: BLE001  classes and upgrades of the user work here, and raise what they like
         said = text.clean(_said(error), MESSAGE_LIMIT)
         return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
     if spec.signature.context:

@@ -111,7 +111,7 @@ class Heartbeat:
                     self._serve(conn)
             except Exception as error:  # noqa: BLE001  whatever it is: a heartbeat that stops in silence loses every job
                 self._ears.end()
-                if isinstance(error, Silence) and not self._again_at:
+                if isinstance(error, Silence) and not self._again_at and settings.direct_url:
                     self._suspect = str(error)
                 if self._stopping.is_set():
                     return

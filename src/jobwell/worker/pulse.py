@@ -73,6 +73,11 @@ class Listener:
         os.close(self.theirs)
         self._heard = self._clock()
 
+    def discard(self) -> None:
+        """There is no worker."""
+        os.close(self.theirs)
+        os.close(self._ours)
+
     def close(self) -> None:
         """The worker is gone."""
         os.close(self._ours)

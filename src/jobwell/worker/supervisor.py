@@ -186,12 +186,23 @@ class Supervisor:
         child.started = time.monotonic()
         # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
         # The pipe on stdin is how the child notices that the supervisor is gone, however it went.
-        child.listener = Listener(time.monotonic)
-        child.process = subprocess.Popen(  # noqa: S603
-            [*self._command(child.worker)], stdin=subprocess.PIPE, start_new_session=True, pass_fds=[child.listener.theirs],
-            env={**self._environ, VARIABLE: str(child.listener.theirs)},
+        child.listener = listener = Listener(time.monotonic)
+        try:
+            child.process = self._spawn(child.worker, listener)
+        except OSError as error:  # files are exchanged by a deploy, or there is no memory: the other children work on
+            listener.discard()
+            child.listener = None
+            child.deaths += 1
+            child.start_at = time.monotonic() + min(LONGEST_BACKOFF, 2.0**child.deaths)
+            log.error("worker process %d cannot be started, and is tried again: %s", child.number + 1, error)  # noqa: TRY400
+            return
+        listener.given()
+
+    def _spawn(self, worker: UUID, listener: Listener) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(  # noqa: S603
+            [*self._command(worker)], stdin=subprocess.PIPE, start_new_session=True, pass_fds=[listener.theirs],
+            env={**self._environ, VARIABLE: str(listener.theirs)},
         )  # fmt: skip
-        child.listener.given()
 
     def _ended(self, child: Child, code: int) -> None:
         worker, child.process = child.worker, None

@@ -166,7 +166,8 @@ class Worker:
         self._ends = Link(database, "finish")
         self._threads = Threads(asyncio.get_running_loop())
         self._children = self._make_children()
-        hub = self._hub = Hub(self._app.handlers, self._threads, self.id, self._now)
+        self._handler_threads = Threads(asyncio.get_running_loop())  # a slow handler is no stuck job
+        hub = self._hub = Hub(self._app.handlers, self._handler_threads, self.id, self._now)
         around = Surroundings(
             self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children
         )
@@ -210,8 +211,8 @@ class Worker:
         self._finisher.wake = self._finish_loop.wake
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
-            make("prune", prune.tick), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick), make("unknown", unknown.tick), make("orders", orders.tick),
+            make("prune", prune.tick, vital=False), make("limits", limits.tick), make("lease", self._watch_lease),
+            make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
             make("threads", self._watch_threads),
         ]  # fmt: skip
 
@@ -237,9 +238,14 @@ class Worker:
         )
 
     def _loop(
-        self, name: str, tick: Callable[[], Awaitable[float]], failed: Callable[[BaseException], None] | None = None
+        self,
+        name: str,
+        tick: Callable[[], Awaitable[float]],
+        failed: Callable[[BaseException], None] | None = None,
+        *,
+        vital: bool = True,
     ) -> Loop:
-        return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal, on_error=failed)
+        return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal if vital else _bearable, on_error=failed)
 
     def _make_heartbeat(self) -> Heartbeat:
         watch = Watch(
@@ -359,3 +365,8 @@ class Worker:
 
 def _is_weather(error: BaseException) -> bool:
     return is_lost(error) or isinstance(error, StoreError)
+
+
+def _bearable(name: str, error: BaseException) -> None:
+    """Housekeeping that fails again and again is somebody's fault to mend, and no reason to end what works."""
+    log.critical("%s fails again and again, and is tried on: %s", name, error)

@@ -54,7 +54,7 @@ def _work_off(bench: Bench, jobs: int, *, processes: int, slots: int, make: "Cal
     bench.run("empty")
     with bench.workers(processes, slots) as pids:
         bench.say(f"{processes} worker process(es), {jobs:,} jobs")
-        with frozen(pids()):
+        with frozen(bench, pids()):
             bench.fill(jobs, make)
             bench.run("vacuum")
             before = meter.read(pids(), bench.postmaster)

@@ -174,14 +174,27 @@ def open_bench(settings: Settings, say: Say, *, own_database: bool = False) -> I
 
 
 @contextmanager
-def frozen(pids: Iterable[int]) -> Iterator[None]:
+def frozen(bench: Bench, pids: Iterable[int]) -> Iterator[None]:
     """Hold the workers still while the jobs are put in, so that all of them wait when the clock starts.
 
-    For seconds only: a worker that is silent for longer than its lease is declared dead.
+    Not in the middle of a transaction of theirs, which would hold its locks for as long. For seconds only: a worker that is silent
+    for longer than its lease is declared dead.
     """
     held = [psutil.Process(pid) for pid in pids]
-    for process in held:
-        process.suspend()
+    until = time.monotonic() + PATIENCE
+    while True:
+        for process in held:
+            process.suspend()
+        for _ in range(10):  # what the server has begun, it ends by itself
+            if not bench.run("in_transactions")[0][0] or time.monotonic() > until:
+                break
+            time.sleep(0.01)
+        else:
+            for process in held:
+                process.resume()
+            time.sleep(0.02)
+            continue
+        break
     try:
         yield
     finally:

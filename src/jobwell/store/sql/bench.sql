@@ -34,6 +34,11 @@ vacuum (analyze) jobwell.jobs;
 -- name: idle_workers
 select count(*) from jobwell.workers where state = 'live' and idle;
 
+-- name: in_transactions
+-- Connections of others that hold a transaction open, or still work.
+select count(*) from pg_stat_activity
+ where datname = current_database() and application_name like 'jobwell %' and pid <> pg_backend_pid() and state <> 'idle';
+
 -- name: live_workers
 select count(*) from jobwell.workers where state = 'live';
 

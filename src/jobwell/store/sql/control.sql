@@ -91,7 +91,8 @@ update jobwell.bulk_actions
 
 -- name: abandoned
 -- Begun, and not moved for a while: whoever drove them is gone.
-select id from jobwell.bulk_actions where state = 'open' and beat_at < (select jobwell.now()) - make_interval(secs => :seconds)
+select id from jobwell.bulk_actions
+ where state = 'open' and beat_at < (select jobwell.now()) - make_interval(secs => :seconds) and id <> all (:but::uuid[])
  order by beat_at limit 1;
 
 -- name: stop

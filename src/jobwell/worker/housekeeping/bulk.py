@@ -3,6 +3,7 @@
 import logging
 from uuid import UUID
 
+from jobwell.core.errors import Conflict
 from jobwell.store import control
 from jobwell.store.link import Link
 from jobwell.store.statements import Statements, arun
@@ -26,17 +27,26 @@ class Bulk:
         self._link = link
         self._abandoned_after = abandoned_after
         self._action: UUID | None = None
+        self._foreign: set[UUID] = set()  # of another release, which goes on with them
 
     async def tick(self) -> float:
         """Look for one, or do a piece of the one that was found."""
         async with self._link.use() as conn:
             if self._action is None:
-                self._action = await arun(conn, control.abandoned(self._statements, seconds=self._abandoned_after))
+                self._action = await arun(
+                    conn, control.abandoned(self._statements, seconds=self._abandoned_after, but=self._foreign)
+                )
                 if self._action is None:
                     return EVERY
                 log.warning("action %s was left in the middle; this worker goes on with it", self._action)
-            async with conn.transaction():
-                done = await arun(conn, control.step(self._statements, self._action))
+            try:
+                async with conn.transaction():
+                    done = await arun(conn, control.step(self._statements, self._action))
+            except Conflict as error:
+                log.warning("%s", error)
+                self._foreign.add(self._action)
+                self._action = None
+                return EVERY
         if done is None or done[1]:
             self._action = None
         return 0.0

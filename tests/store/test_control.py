@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from jobwell.core.filters import Selection
+from jobwell.core.ids import alone
 from jobwell.core.outcome import Cancelled, Crashed, Retrying
 from jobwell.store import control
 from jobwell.store.statements import arun, run
@@ -215,3 +216,24 @@ async def test_a_worker_is_asked_to_end_and_a_dead_one_is_not(store: Store, hand
     store.conn.execute("update workers set state = 'dead' where id = %s", [two.worker])
     assert run(store.conn, control.ask(store.statements, [one.worker, two.worker], "drain")) == [one.worker]
     assert run(store.conn, control.orders(store.statements, one.worker)) == ([], "drain")
+
+
+async def test_a_proven_killer_runs_alone_also_after_a_person_has_sent_it_back(
+    store: Store, hand: Hand, workers: WorkerVerbs
+) -> None:
+    store.conn.execute("update workers set children = 2")
+    (job,) = store.put_new()
+    normal = store.one("select gate from jobs")
+    for crash in range(4):
+        await hand.claim(1, gates=[normal, alone(normal)])
+        store.conn.execute("update workers set state = 'live'")
+        if crash == 0:
+            assert run(store.conn, workers.suspect(hand.worker, how="was killed by signal 9", bound=3)) == 1
+        elif crash < 3:
+            await hand.verbs.crash(hand.conn, [(job, hand.claim_id, Crashed("killed"))], bound=3)
+        if store.count("quarantine"):
+            assert store.one("select gate, alone, crashes from quarantine") == (alone(normal), True, 3)
+            run(store.conn, control.apply(store.statements, "quarantine.retry", [job], actor="olga", why=None))
+        else:
+            run(store.conn, control.run_now(store.statements, [job]))
+        assert store.one("select gate, alone from jobs") == (alone(normal), True)

@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- Crashes: a process that died in the middle of a job, seen by who started it. Counted apart from failures and losses.
 
 -- Count a crash for jobs that the caller has locked. At p_bound crashes a job goes to the quarantine; before, it waits for the
@@ -14,14 +14,15 @@ begin
     from unnest(p_ids, p_hows) g(id, how) join jobwell.jobs j on j.id = g.id;
   update jobwell.jobs j
      set state = 'retrying', ready_at = null, run_at = (select jobwell.now()) + make_interval(secs => 2 ^ j.crashes), crashes = j.crashes + 1,
-         gate = case when p_apart and j.crashes = 0 then j.gate # 418431069797 else j.gate end,
+         gate = case when p_apart and not j.alone then j.gate # 418431069797 else j.gate end, alone = j.alone or p_apart,
          claim_id = null, worker = null, started_at = null
    where j.id = any (p_ids) and j.crashes + 1 < jobwell.bound_of(j.task, p_bound);
   with gone as (
     delete from jobwell.jobs j where j.id = any (p_ids) and j.state = 'running' returning j.*)
-  insert into jobwell.quarantine (id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
+  insert into jobwell.quarantine (alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
     losses, postponements, bytes, queue, task, tenant, lock_key, reason, message, fingerprint, args, meta)
-  select o.id, o.enqueued_at, o.run_at, o.deadline, o.started_at, o.worker, o.gate, o.rank, o.attempt, o.failures, o.crashes + 1,
+  select o.alone or p_apart, o.id, o.enqueued_at, o.run_at, o.deadline, o.started_at, o.worker,
+    case when p_apart and not o.alone then o.gate # 418431069797 else o.gate end, o.rank, o.attempt, o.failures, o.crashes + 1,
     o.losses, o.postponements, o.bytes, o.queue, o.task, o.tenant, o.lock_key, 'crashed',
     'it killed its process ' || (o.crashes + 1) || ' times; the last time: ' || g.how, o.task || '|crashed', o.args, o.meta
     from gone o join unnest(p_ids, p_hows) g(id, how) on g.id = o.id
@@ -63,7 +64,7 @@ begin
   suspects := array(
     select j.id from jobwell.jobs j
      where j.state = 'running' and j.worker = p_worker
-       and (not apart or j.crashes = 0 and not exists (
+       and (not apart or not j.alone and not exists (
          select from jobwell.catalog c where c.task = j.task and c.spec ->> 'executor' = 'process'))
      order by j.id for update);
   perform jobwell.count_crashes(suspects, array(select p_how from unnest(suspects)), p_bound, true);

@@ -20,9 +20,9 @@ taken as (
 unasked as (
   delete from jobwell.cancels a using chosen c where a.job_id = c.id),
 back as (
-  insert into jobwell.jobs (id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
+  insert into jobwell.jobs (alone, id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
                             bytes, queue, task, state, tenant, lock_key, args, meta)
-  select t.id, t.gate, c.now, c.now, c.now, c.now + (t.deadline - t.enqueued_at),
+  select t.alone, t.id, t.gate, c.now, c.now, c.now, c.now + (t.deadline - t.enqueued_at),
          t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, 'ready', t.tenant, t.lock_key, t.args, t.meta
     from taken t, clock c
   returning id, queue)

@@ -31,7 +31,7 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
     """Run one worker in this process until SIGTERM or SIGINT. A store that is away, or full, is waited for.
 
     Returns:
-        The exit code: 0 drained, 1 a service failed for good, 3 the lease was lost.
+        The exit code: 0 drained, 3 the lease was lost, 4 to 7 as docs/operations.md says.
 
     Raises:
         JobwellError: it cannot start; nothing was claimed.
@@ -85,7 +85,7 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
     def command(worker: UUID) -> Sequence[str]:
         return [sys.executable, "-m", "jobwell", "worker", target, "--child", str(worker), *options]
 
-    def died(worker: UUID, how: str) -> None:
+    def died(worker: UUID, how: str | None) -> None:
         try:
             take_back(database, worker, how)
         except JobwellError as error:  # the lease ends by itself
@@ -109,18 +109,18 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
             health.close()
 
 
-def take_back(database: Database, worker: UUID, how: str) -> None:
+def take_back(database: Database, worker: UUID, how: str | None) -> None:
     """The process of a worker was seen to die: its jobs need not wait for the end of the lease.
 
     Args:
         database: the store.
         worker: whose process.
-        how: the signal or the exit code. Unless the worker has ended by itself, what it ran is suspect.
+        how: the signal or the exit code; what it ran is suspect then. None: it ended by itself, and nothing is.
     """
     verbs = WorkerVerbs(database.statements)
     with database.connect("supervisor") as conn, database.telling():
         told = f"the worker's process {how} on {socket.gethostname()}"
-        suspects = run(conn, verbs.suspect(worker, how=told, bound=CRASHES_BOUND))
+        suspects = run(conn, verbs.suspect(worker, how=told, bound=CRASHES_BOUND)) if how is not None else 0
         if suspects:
             log.warning("%d job(s) of the dead process are suspect; each runs alone next time", suspects)
         run(conn, verbs.expire(worker))

@@ -60,3 +60,24 @@ async def clutch(seconds: float, job: str) -> str:
     await mark(job, 0, "start")
     ctypes.PyDLL(None).poll(None, 0, int(seconds * 1000))
     return job
+
+
+@app.task(name="spin_inside", timeout="1s", retry=Fixed("10ms", attempts=1))
+async def spin_inside(job: str) -> None:
+    """Block the loop from a task of one's own making."""
+    await mark(job, 0, "start")
+
+    async def inside() -> None:
+        while True:
+            pass
+
+    await asyncio.gather(inside())
+
+
+@app.task(name="letter")
+def letter(job: str) -> str:
+    """Send it, half a second after the loop stands still."""
+    asyncio.run(mark(job, 0, "start"))
+    pause(1.0)
+    asyncio.run(mark(job, 0, "sent"))
+    return "sent"

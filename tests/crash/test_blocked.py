@@ -53,4 +53,41 @@ def test_c2_a_loop_that_is_blocked_over_the_limit_is_left_behind(app: App, fleet
     shop.close()
     assert fleet.rows("select distinct failures, attempt from finished") == [(0, 1)]
     assert fleet.rows("select outcome, count(*) from attempts group by 1 order by 1") == [("failed", 1), ("released", 3)]
-    assert "has blocked the event loop" in fleet.log.read_text()
+    assert "the event loop has stood still" in fleet.log.read_text()
+
+
+def test_what_a_neighbour_has_done_on_its_thread_is_stored_when_the_loop_is_left(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=5)
+    shop.enqueue_many([tasks.letter.job("l")])
+    until(lambda: fleet.marks("start") == 1)
+    shop.enqueue_many([tasks.spin.job("s")])
+    until(lambda: fleet.one("select count(*) from quarantine") == 1, timeout=30)
+    until(lambda: fleet.finished() == 1, timeout=30)
+    shop.close()
+    assert fleet.marks("sent") == 1
+    assert fleet.rows("select result::text, attempt from finished") == [('"sent"', 1)]
+
+
+def test_a_loop_blocked_by_a_task_of_the_jobs_own_making_is_left_too(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=5)
+    shop.enqueue_many([tasks.spin_inside.job("s")])
+    found = until(lambda: fleet.rows("select task, reason, error_type, crashes from quarantine"), timeout=30)
+    assert found == [("spin_inside", "exhausted", "TimeLimit", 0)]
+    shop.close()
+
+
+def test_a_worker_that_loses_its_lease_leaves_no_suspects(app: App, fleet: Fleet) -> None:
+    shop = put(app, fleet)
+    fleet.start(slots=5)
+    shop.enqueue_many([tasks.nap.job(60, "n"), tasks.nap.job(60, "m")])
+    until(lambda: fleet.marks("start") == 2)
+    fleet.conn.execute("begin")  # its row is locked for longer than a lease: it can neither renew nor take its leave
+    fleet.conn.execute("select from workers for update")
+    until(lambda: "the lease is lost" in fleet.log.read_text(), timeout=30)
+    until(lambda: "ended with code 3" in fleet.log.read_text(), timeout=30)
+    fleet.conn.execute("rollback")
+    until(lambda: fleet.one("select count(*) from attempts where outcome = 'lost'") == 2, timeout=30)
+    shop.close()
+    assert fleet.one("select sum(crashes) from jobs") == 0

@@ -71,6 +71,7 @@ class Attempt:
         stopped: why it was told to stop, if it was.
         running: the asyncio task it runs in.
         apart: whether it runs in a child process.
+        known: what its plain function has returned or raised, as soon as it has.
     """
 
     job: Claimed
@@ -83,6 +84,7 @@ class Attempt:
     running: "asyncio.Task[None] | None" = None
     args: dict[str, Any] = field(default_factory=dict)
     apart: bool = False
+    known: tuple[Any, BaseException | None] | None = None
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind.
@@ -229,7 +231,7 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     given = (attempt.context,) if spec.signature.context else ()
     call: Callable[[], Awaitable[Any]]
     if not spec.coroutine:
-        call = partial(_on_thread, around.threads, partial(spec.fn, *given, **attempt.args))
+        call = partial(around.threads.submit, partial(_noted, attempt, partial(spec.fn, *given, **attempt.args)))
     elif not around.middleware:
         return await spec.fn(*given, **attempt.args)
     else:
@@ -240,8 +242,23 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     return await call()
 
 
-def _on_thread(threads: Plain, call: Callable[[], Any]) -> Awaitable[Any]:
-    return threads.submit(call)
+def _noted(attempt: Attempt, call: Callable[[], Any]) -> Any:
+    """On the thread: what has been done is known from here on, also where the loop cannot be told any more."""
+    try:
+        result = call()
+    except BaseException as error:
+        attempt.known = (None, error)
+        raise
+    attempt.known = (result, None)
+    return result
+
+
+def concluded(attempt: Attempt, now: Callable[[], datetime], limit: int) -> Outcome | None:
+    """What becomes of an attempt whose plain function has ended and whose loop does not answer; None: it has not ended."""
+    if attempt.known is None or attempt.stopped == "timeout":
+        return None
+    result, error = attempt.known
+    return _judge(attempt, error, now) if error is not None else _succeeded(attempt, result, limit)
 
 
 def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome | None:

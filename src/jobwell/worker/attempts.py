@@ -102,6 +102,11 @@ class Attempts:
         """Whether each of them was told to stop."""
         return all(attempt.stopped is not None for attempt in self._held.values())
 
+    @property
+    def stoppable(self) -> bool:
+        """Whether there is one that ends when it is stopped."""
+        return any(map(_stops, self._held.values()))
+
     def cancel(self, job: UUID, claim_id: UUID) -> None:
         """Stop one, as an operator asks."""
         attempt = self._held.get((job, claim_id))
@@ -110,10 +115,17 @@ class Attempts:
                 log.info("job %s (%s) is cancelled by an operator", job, attempt.job.task)
             attempt.stop("cancelled")
 
-    def stop(self, why: Stop) -> None:
-        """Stop them all; a lost lease only those whose task does not say that they shall end by themselves."""
+    def stop(self, why: Stop, *, threads: bool = True) -> None:
+        """Stop them all; a lost lease only those whose task does not say that they shall end by themselves.
+
+        Args:
+            why: the reason.
+            threads: also plain functions, which go on all the same.
+        """
         for attempt in self:
-            if why != "lost" or attempt.spec is None or attempt.spec.on_lease_lost == "stop":
+            if why == "lost" and attempt.spec is not None and attempt.spec.on_lease_lost == "finish":
+                continue
+            if threads or _stops(attempt):
                 attempt.stop(why)
 
     def hurry(self) -> None:
@@ -129,3 +141,8 @@ class Attempts:
                 await asyncio.wait_for(self._changed.wait(), rest)
             except TimeoutError:
                 return
+
+
+def _stops(attempt: Attempt) -> bool:
+    """Whether stopping it ends its code too."""
+    return attempt.apart or attempt.spec is None or attempt.spec.coroutine

@@ -15,7 +15,7 @@ from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.attempt import Attempt, timed_out
+from jobwell.worker.attempt import Attempt, concluded, timed_out
 from jobwell.worker.finisher import Finisher
 
 LARGEST = 500
@@ -26,7 +26,7 @@ def settle(
     database: Database,
     worker: UUID,
     *,
-    culprit: Attempt,
+    culprits: Iterable[Attempt],
     running: Iterable[Attempt],
     ended: Iterable[tuple[Attempt, Outcome]],
     now: Callable[[], datetime],
@@ -39,7 +39,12 @@ def settle(
     known = dict(ended)
     ends = list(known.items())
     left = [attempt for attempt in running if attempt not in known]
-    ends += [(attempt, timed_out(attempt, now) if attempt is culprit else Released(CAUSE)) for attempt in left]
+    blamed = set(culprits)
+    for attempt in left:
+        outcome = concluded(attempt, now, database.settings.result_limit)
+        if outcome is None:
+            outcome = timed_out(attempt, now) if attempt in blamed else Released(CAUSE)
+        ends.append((attempt, outcome))
     asyncio.run(_store(database, worker, ends))
 
 

@@ -23,6 +23,7 @@ log = logging.getLogger("jobwell.worker")
 DIRECT_PATIENCE = 2.0  # seconds for the direct URL, when there is another way
 AGAIN = 5.0  # seconds until the direct URL is tried again
 AGAIN_POOLED = 60.0  # seconds until a path that leads through a pooler is looked at again
+GIVE_UP = 0.8  # of the lease without a renewal: what runs is stopped before others may have it
 BLOCKED_AFTER = 1.0  # seconds for which the loop may not answer before it is said
 
 
@@ -118,7 +119,7 @@ class Heartbeat:
                 if not told:
                     log.warning("heartbeat waits: %s", error)
                     told = True
-                if self.silent > settings.lease:
+                if self.silent > settings.lease * GIVE_UP:
                     self._lost(f"the lease could not be renewed for {self.silent:.0f} s ({error})")
                     return
                 self._watch.look()

@@ -34,6 +34,7 @@ class Start:
         links: the two on the loop; the first one registers.
         fit: checks tables and server before anything is promised.
         children: how many child processes it keeps.
+        alive: told at each attempt that this process lives; a database that is away is no reason to kill it.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Start:
         links: tuple[Link, Link],
         heartbeat: Heartbeat,
         fit: Callable[[], None],
+        alive: Callable[[], None],
     ) -> None:
         self._database = database
         self._worker = worker
@@ -58,6 +60,7 @@ class Start:
         self._links = links
         self._heartbeat = heartbeat
         self._fit = fit
+        self._alive = alive
 
     async def begin(self, stop: asyncio.Event) -> bool:
         """Have everything and register. False: told to stop meanwhile.
@@ -69,6 +72,7 @@ class Start:
         for pause in pauses(LONGEST_PAUSE):
             if stop.is_set():
                 break
+            self._alive()
             try:
                 await self._try()
             except (StoreUnavailable, psycopg.OperationalError) as error:

@@ -27,6 +27,7 @@ from jobwell.worker.pulse import VARIABLE, Listener
 log = logging.getLogger("jobwell.supervisor")
 
 CLEAN = (0, -signal.SIGTERM, -signal.SIGKILL)  # told to stop while still importing, it dies of the signal: nothing was claimed
+OWN_CODES = (2, 3, 4, 5, 7, 75, 78)  # with which a worker ends by itself: nothing has crashed
 ASKED = 6  # an operator has ended it: it is not started again
 EXIT_CONFIG = 78  # the child could not start for a reason that a restart does not mend
 LATE = 30.0  # seconds for which a loop of a ready worker may be without a good round
@@ -50,6 +51,7 @@ class Child:
     start_at: float = 0.0
     listener: Listener | None = None
     renewed: float = 0.0
+    ended_by_us: bool = False
 
 
 class Supervisor:
@@ -60,7 +62,7 @@ class Supervisor:
         processes: how many.
         grace: seconds that a child may take to drain.
         environ: more variables for the children.
-        died: told of a dead child's worker id and how it died, to take its jobs back.
+        died: told of a dead child's worker id, to take its jobs back, and how it died; None: it ended by itself, or by us.
         lease: seconds; a child that gives no sign of life for half of it, and lives, has its lease renewed from here.
         renew: renews the lease of a worker.
         hang: seconds without a sign of life after which a child is killed.
@@ -71,7 +73,7 @@ class Supervisor:
         command: Callable[[UUID], Sequence[str]],
         processes: int,
         grace: float,
-        died: Callable[[UUID, str], None],
+        died: Callable[[UUID, str | None], None],
         environ: Mapping[str, str],
         *,
         lease: float,
@@ -154,6 +156,7 @@ class Supervisor:
     def _pass_on(self, number: int) -> None:
         for child in self._children:
             if child.process is not None and child.process.poll() is None:
+                child.ended_by_us = child.ended_by_us or number == signal.SIGKILL
                 child.process.send_signal(number)
 
     def _look(self) -> None:
@@ -222,9 +225,11 @@ class Supervisor:
             if all(each.process is None and each.start_at == math.inf for each in self._children):
                 self.signal()
             return
+        own = code in OWN_CODES or child.ended_by_us
+        child.ended_by_us = False
         if code != 0 and worker is not None:
             # In a thread: the store may not answer, and signals and the other children must not wait for it.
-            threading.Thread(target=self._died, args=(worker, how), daemon=True).start()
+            threading.Thread(target=self._died, args=(worker, None if own else how), daemon=True).start()
         if self._signals:
             return
         steady = time.monotonic() - child.started > STEADY

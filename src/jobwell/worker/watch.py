@@ -35,6 +35,7 @@ class Watch:
         ended: outcomes that wait to be stored.
         now: the database's time.
         told: what the supervisor may know.
+        kill: kills the children.
     """
 
     def __init__(
@@ -46,16 +47,27 @@ class Watch:
         ended: Callable[[], list[tuple[Attempt, Outcome]]],
         now: Callable[[], datetime],
         told: Callable[[], dict[str, Any]],
+        kill: Callable[[], None],
     ) -> None:
         self._database = database
         self._worker = worker
         self._running = running
         self._ended = ended
         self._now = now
+        self._told = told
+        self._kill = kill
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        pulse = Pulse.of_process()
+        self._pulse = Pulse.of_process()
         over = self._escape if os.environ.get("JOBWELL_CHILD") else lambda _: None
-        self.of_loop = LoopWatch(self.on_loop, self._blocked, self._stack, alive=lambda: pulse.beat(told()), over=over)
+        self.of_loop = LoopWatch(self.on_loop, self._blocked, self._stack, alive=self.beat, over=over)
+
+    def beat(self) -> None:
+        """A sign of life to the supervisor, with what it may know."""
+        self._pulse.beat(self._told())
+
+    def alive(self) -> None:
+        """A sign of life of a worker that has not begun."""
+        self._pulse.beat()
 
     def on_loop(self, call: Callable[[], None]) -> None:
         """Schedule a call on the loop, from any thread."""
@@ -77,16 +89,29 @@ class Watch:
     def _escape(self, seconds: float) -> None:
         """The loop has stood still for so long. Where a job over its limit is the reason, end."""
         with contextlib.suppress(Exception):  # it asks another thread's loop: whatever is wrong there, the next look asks again
-            task = asyncio.current_task(self._loop)
-            culprit = next((a for a in self._running if a.running is task), None) if task else None
-            if culprit is None or time.monotonic() < culprit.limit_at + ESCAPE_AFTER:
+            culprits = self._culprits(seconds)
+            if culprits is None:
                 return
+            names = ", ".join(f"{each.job.id} ({each.job.task})" for each in culprits) or "none that is known"
             log.error(
-                "job %s (%s) has blocked the event loop for %.0f s, over its time limit; it is recorded as timed out, its"
-                " neighbours go back, and this process is replaced", culprit.job.id, culprit.job.task, seconds,
+                "the event loop has stood still for %.0f s, and is left; over their time limit, and recorded so: %s; the others"
+                " go back, and this process is replaced", seconds, names,
             )  # fmt: skip
             try:
-                settle(self._database, self._worker, culprit=culprit, running=self._running, ended=self._ended(), now=self._now)
+                self._kill()
+                settle(self._database, self._worker, culprits=culprits, running=self._running, ended=self._ended(), now=self._now)
             finally:
                 logging.shutdown()
                 os._exit(EXIT_BLOCKED)
+
+    def _culprits(self, seconds: float) -> list[Attempt] | None:
+        """Whom to blame for a loop that stands still; None: nobody yet.
+
+        The attempt that runs there now, or else (a task that it made, a callback, a handler) all async ones over their limit.
+        Where there are none, the loop is left when it has stood still for as long as a process may.
+        """
+        task, now = asyncio.current_task(self._loop), time.monotonic()
+        on_loop = [a for a in self._running if not a.apart and a.spec is not None and a.spec.coroutine]
+        found = [a for a in on_loop if task is not None and a.running is task] or on_loop
+        over = [a for a in found if now > a.limit_at + ESCAPE_AFTER]
+        return over if over or seconds > self._database.settings.hang else None

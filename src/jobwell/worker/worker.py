@@ -11,6 +11,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -38,7 +39,7 @@ from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Apart, Fetcher
 from jobwell.worker.finisher import Finisher
-from jobwell.worker.heartbeat import Heartbeat
+from jobwell.worker.heartbeat import GIVE_UP, Heartbeat
 from jobwell.worker.housekeeping.bulk import Bulk
 from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.orders import Orders
@@ -52,8 +53,10 @@ from jobwell.worker.watch import Watch
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_FAILED, EXIT_LOST, EXIT_STUCK, EXIT_ASKED = 0, 1, 3, 4, 6
+EXIT_OK, EXIT_LOST, EXIT_STUCK, EXIT_ASKED, EXIT_FAILED = 0, 3, 4, 6, 7  # and 5 (watch.py); 1 is anybody's
 BATCH = 500  # jobs: below it a statement costs more than it carries
+STOP_PATIENCE = 2.0  # seconds for what was told to stop to be stored
+LOST_PATIENCE = 0.5  # seconds for async tasks to clean up after a lost lease
 CLAIM_PATIENCE = 2.0  # seconds for what is under way with the store when the worker stops
 
 
@@ -118,7 +121,7 @@ class Worker:
         self._stop.set()
 
     async def run(self) -> int:
-        """Live. Returns the exit code: 0 drained, 1 a service failed for good, 3 the lease was lost, 4 too many stuck threads.
+        """Live. Returns the exit code: 0 drained, 3 the lease was lost, 4 too many stuck threads, 6 asked to, 7 a service failed.
 
         A store that cannot be reached, or has no room, is waited for.
 
@@ -144,19 +147,30 @@ class Worker:
             await self._stop.wait()
             await self._drain()
         finally:
-            heartbeat.stop()
-            for loop in self._loops:
-                await loop.stop()
-            await self._leave()
-            await self._hub.close()
-            if self._children is not None:
-                self._children.close()
-            self._threads.close()
-            await self._echo.close()
-            for link in (self._claims, self._ends):
-                await link.close()
-            await asyncio.to_thread(heartbeat.join, 2.0)
+            await self._end()
         return self._exit
+
+    async def _end(self) -> None:
+        self._heartbeat.stop()
+        for loop in self._loops:
+            await loop.stop()
+        if self._children is not None:
+            self._children.close()
+        await self._leave()
+        self._end_process()
+        await self._hub.close()
+        for threads in (self._threads, self._handler_threads):
+            threads.close()
+        await self._echo.close()
+        for link in (self._claims, self._ends):
+            await link.close()
+        await asyncio.to_thread(self._heartbeat.join, 2.0)
+
+    def _end_process(self) -> None:
+        """Under a supervisor, at once: what still runs here was given away, and must not run beside itself."""
+        if os.environ.get("JOBWELL_CHILD"):
+            logging.shutdown()
+            os._exit(self._exit)
 
     def _compose(self) -> None:
         settings, database = self._settings, self._database
@@ -183,7 +197,7 @@ class Worker:
         self._start = Start(
             database, self.id, catalog=self._app.catalog, queues=self.queues, slots=self.slots,
             children=self._children.size if self._children else 0, links=(self._claims, self._ends), heartbeat=self._heartbeat,
-            fit=self._fit,
+            fit=self._fit, alive=self._watch.alive,
         )  # fmt: skip
         self._compose_services()
 
@@ -248,9 +262,10 @@ class Worker:
         return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal if vital else _bearable, on_error=failed)
 
     def _make_heartbeat(self) -> Heartbeat:
-        watch = Watch(
-            self._database, self.id, running=self._attempts, ended=self._finisher.gathered, now=self._now, told=self._told
-        )
+        watch = self._watch = Watch(
+            self._database, self.id, running=self._attempts, ended=self._finisher.gathered, now=self._now, told=self._told,
+            kill=lambda: self._children.close() if self._children is not None else None,
+        )  # fmt: skip
         self._echo = Echo(self._claims, self._workers, self.id, watch.on_loop)
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._attempts),
@@ -260,7 +275,7 @@ class Worker:
 
     async def _watch_lease(self) -> float:
         """The heartbeat's thread may hang in a connection that nobody answers; then it is seen from here."""
-        if self._heartbeat.silent > self._settings.lease:
+        if self._heartbeat.silent > self._settings.lease * GIVE_UP:
             self._lease_lost(f"the lease could not be renewed for {self._heartbeat.silent:.0f} s")
         return self._settings.lease / 10
 
@@ -306,6 +321,9 @@ class Worker:
         """Wait the grace, then stop what is left, and see every outcome stored."""
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
+        if self._exit == EXIT_LOST:
+            await self._abandon(until)
+            return
         if self._exit == EXIT_OK:
             self._hub.tell(WorkerStopping, running=len(self._attempts))
         await self._fetch_loop.finish(min(CLAIM_PATIENCE, self._settings.grace))
@@ -314,12 +332,22 @@ class Worker:
             await self._quietly(self._workers.drain(self.id))
             log.info("draining: %d job(s) have %g s to end", len(self._attempts), self._settings.grace)
             await self._attempts.until_empty(until - time.monotonic(), unless=lambda: self._at_once)
-        elif self._exit == EXIT_LOST:  # some may end by themselves
-            await self._attempts.until_empty(until - time.monotonic(), unless=lambda: self._at_once or self._attempts.all_stopped)
-        self._attempts.stop("shutdown")
-        await self._attempts.until_empty(2.0)
+        attempts = self._attempts
+        attempts.stop("shutdown", threads=False)
+        await attempts.until_empty(STOP_PATIENCE, unless=lambda: not attempts.stoppable)
+        await self._hub.close()
+        # Last what cannot be stopped: it ends with this process, a moment after it was given away.
+        attempts.stop("shutdown")
+        await attempts.until_empty(CLAIM_PATIENCE)
         if self._attempts:
             log.warning("%d job(s) did not end; they are taken back when the lease ends", len(self._attempts))
+
+    async def _abandon(self, until: float) -> None:
+        """Others may have the jobs in a moment, or have them already: stop, write nothing, be gone."""
+        attempts = self._attempts
+        await attempts.until_empty(until - time.monotonic(), unless=lambda: self._at_once or attempts.all_stopped)
+        await attempts.until_empty(LOST_PATIENCE, unless=lambda: not attempts.stoppable)
+        self._end_process()
 
     async def _leave(self) -> None:
         program = self._workers.expire(self.id) if self._attempts else self._workers.leave(self.id)

@@ -11,7 +11,6 @@ from uuid import UUID
 from jobwell.app import App
 from jobwell.core.errors import JobwellError, SettingsError
 from jobwell.runtime import signals
-from jobwell.runtime.health import Health
 from jobwell.settings import Settings
 from jobwell.store import migrations
 from jobwell.store.database import Database, check_fitness
@@ -80,6 +79,8 @@ def supervise(settings: Settings, target: str, *, processes: int, options: Seque
         options: command line options passed on to each child.
         url: a database URL that goes before what the app says.
     """
+    from jobwell.runtime.health import Health  # loads a web server, which the workers do not need
+
     database = Database(settings)
 
     def command(worker: UUID) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """The log of a worker process: set up here and nowhere else. A process that only enqueues keeps the logging it has."""
 
+import importlib
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -14,6 +15,7 @@ def configure(form: str) -> None:
     """
     if form == "none":
         return
+    _load_structlog()
     import structlog
 
     from jobwell.worker.logs import JobFields, add_job_fields
@@ -46,6 +48,18 @@ def configure(form: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )  # fmt: skip
+
+
+def _load_structlog() -> None:
+    """Without rich, which it would load for tracebacks in colour that are not used here: 5 MB in each worker."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    modules: dict[str, Any] = sys.modules
+    modules["rich"] = None  # an import of it fails then, as if it were not installed
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]
 
 
 # Neither form shows the values of local variables in a traceback: the arguments of jobs are among them.

@@ -4,7 +4,6 @@ The standard pool does not do: one death breaks it for all, and it has no way to
 """
 
 import asyncio
-import contextlib
 import logging
 import multiprocessing
 import threading
@@ -211,9 +210,7 @@ class Children:
     def _end(self, kept: Kept) -> None:
         self._all.discard(kept)
         kept.kill("it is of no use any more")
-        with contextlib.suppress(OSError):
-            kept.pipe.close()
-        threading.Thread(target=kept.reap, name="jobwell-reaper", daemon=True).start()
+        threading.Thread(target=kept.bury, name="jobwell-reaper", daemon=True).start()
 
     def close(self) -> None:
         """Kill them all; what still ran was handed back before."""

@@ -101,6 +101,12 @@ class Kept:
             self.process.join(0)
         return how(self.process.exitcode)
 
+    def bury(self) -> None:
+        """Wait for its end, and close the pipe: not before, since another thread may listen to it."""
+        self.reap()
+        with self._talking, contextlib.suppress(OSError):
+            self.pipe.close()
+
     def say(self, data: bytes) -> None:
         """One message to it; nothing where it is gone."""
         with self._talking, contextlib.suppress(OSError, ValueError):
@@ -126,7 +132,7 @@ class Kept:
         except (Died, NotTaken, TooMuchMemory):
             raise
         except Exception as error:
-            if self.killed_for:  # its pipe was closed under our hands
+            if self.killed_for:  # in the middle of a word
                 raise self._death(taken=True) from None
             log.exception("a child process is killed: what it said is no answer")
             self.kill("what it said is no answer")

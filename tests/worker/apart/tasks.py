@@ -24,6 +24,8 @@ from tests.waiting import apause, pause
 
 async def around(ctx: Any, call: Any) -> Any:
     """Middleware works in children too."""
+    if ctx.task == "hurried":
+        return await asyncio.wait_for(call(), 0.2)
     found = await call()
     return ["around", found] if ctx.task == "acpu" and isinstance(found, dict) else found
 
@@ -115,6 +117,16 @@ def come_back() -> str:
     return "right"
 
 
+def interrupt_a_program() -> list[int]:
+    """Start programs, and send them what ends a program."""
+    ends = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        started = subprocess.Popen(["sleep", "20"])
+        started.send_signal(number)
+        ends.append(started.wait())
+    return ends
+
+
 def forge() -> None:
     """Answer as only the child itself may, for another job."""
     said = orjson.dumps({"of": "another", "pid": os.getpid(), "busy": False, "outcome": {"kind": "succeeded"}})
@@ -172,6 +184,7 @@ WORDS: dict[str, Callable[[SyncContext, int, str], Any]] = {
     "tidy": lambda _ctx, _n, path: tidy(path),
     "stop iteration": lambda _ctx, _n, _path: next(iter(())),
     "come back": lambda _ctx, _n, _path: come_back(),
+    "interrupt a program": lambda _ctx, _n, _path: interrupt_a_program(),
     "forge": lambda _ctx, _n, _path: forge(),
     "where": lambda _ctx, _n, _path: [app.settings.schema, app.settings.lease],
     "loop": lambda _ctx, _n, _path: asyncio.run(apause(0.001)),
@@ -213,6 +226,12 @@ async def acpu(ctx: Context, word: str, path: str = "") -> Any:
 def brief(ctx: SyncContext, word: str, path: str = "") -> Any:
     """As `cpu`, with little time."""
     return WORDS[word](ctx, 0, path)
+
+
+@app.task(name="hurried", executor="process", retry=Fixed("10ms", attempts=1, jitter=0))
+def hurried() -> None:
+    """Longer than the middleware waits for it."""
+    pause(60)
 
 
 @app.task(name="bounded", executor="process", memory="300MB", retry=Fixed("10ms", attempts=1, jitter=0))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobwell import App
-from tests.worker.apart.tasks import acpu, bounded, cpu
+from tests.worker.apart.tasks import acpu, bounded, cpu, hurried
 from tests.worker.helpers import Desk, working
 
 
@@ -40,6 +40,17 @@ async def test_a_thread_left_behind_does_not_hold_the_outcome_up(app: App, desk:
             assert (await desk.end(acpu.enqueue("leave a thread")))["state"] == "succeeded"
             assert (await desk.end(cpu.enqueue("add", 3)))["state"] == "succeeded"
             assert time.monotonic() - since < 10
+    finally:
+        app.override({"children": 2})
+
+
+async def test_a_child_whose_function_goes_on_after_its_attempt_is_not_used_again(app: App, desk: Desk) -> None:
+    """A middleware has given up on it; the next job would wait behind it."""
+    app.override({"children": 1})
+    try:
+        async with working(app):
+            assert (await desk.end(hurried.enqueue()))["error_type"] == "TimeoutError"
+            assert (await desk.end(cpu.enqueue("add", 3), 8.0))["result"] == "3"
     finally:
         app.override({"children": 2})
 

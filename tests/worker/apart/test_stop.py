@@ -53,6 +53,13 @@ async def test_a_copy_that_is_terminated_does_not_stop_the_job(app: App, desk: D
     assert (found["state"], found["result"]) == ("succeeded", str(-signal.SIGTERM))
 
 
+async def test_programs_that_a_job_starts_hear_their_signals(app: App, desk: Desk) -> None:
+    """What is ignored in a process is ignored in the programs that it starts."""
+    async with working(app):
+        found = await desk.end(cpu.enqueue("interrupt a program"))
+    assert found["result"] == f"[{-signal.SIGINT},{-signal.SIGTERM}]"
+
+
 async def test_an_unasked_cancellation_is_no_operators(app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     from jobwell.core.outcome import Cancelled
 

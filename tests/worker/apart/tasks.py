@@ -60,11 +60,11 @@ def spin() -> None:
         pass
 
 
-def deaf() -> None:
-    """For ever, whatever is raised in it."""
+def deaf(path: str = "") -> None:
+    """For ever, whatever is raised in it; say our id first."""
     while True:
         with contextlib.suppress(BaseException):
-            pause(30)
+            nap(30, path or os.devnull)
 
 
 def family(path: str, *, die: bool) -> None:
@@ -102,6 +102,7 @@ def nap(seconds: float, path: str) -> int:
 def tidy(path: str) -> None:
     """For ever; and take a second for the clean-up when that is interrupted."""
     try:
+        Path(path).write_text("begun")
         spin()
     finally:
         pause(1.0)
@@ -175,12 +176,11 @@ WORDS: dict[str, Callable[[SyncContext, int, str], Any]] = {
     "value": lambda _ctx, _n, _path: throw(ValueError("it did not work")),
     "log": lambda ctx, n, _path: speak(ctx, n),
     "spin": lambda _ctx, _n, _path: spin(),
-    "deaf": lambda _ctx, _n, _path: deaf(),
+    "deaf": lambda _ctx, _n, path: deaf(path),
     "family": lambda _ctx, _n, path: family(path, die=False),
     "family then die": lambda _ctx, _n, path: family(path, die=True),
     "unstorable": lambda _ctx, _n, _path: object(),
     "nap": lambda _ctx, n, path: nap(n / 10, path),
-    "deaf nap": lambda _ctx, _n, path: (nap(0, path), deaf()),
     "tidy": lambda _ctx, _n, path: tidy(path),
     "stop iteration": lambda _ctx, _n, _path: next(iter(())),
     "come back": lambda _ctx, _n, _path: come_back(),

@@ -87,7 +87,7 @@ async def test_over_its_limit_a_job_has_a_moment_to_clean_up(app: App, desk: Des
 async def test_asked_again_and_again_it_has_the_same_moment(app: App, desk: Desk, tmp_path: Path) -> None:
     async with working(app) as worker:
         job = cpu.enqueue("tidy", path=str(tmp_path / "tidy"))
-        await auntil(lambda: worker.busy == 1 and any(a.limit_at < float("inf") for a in worker._attempts))
+        await auntil(lambda: written(tmp_path / "tidy") == "begun")
         for _ in range(3):
             actions.named(app.database, "jobs.cancel", [job.id], by="olga")
             for attempt in worker._attempts:
@@ -104,7 +104,7 @@ async def test_a_job_that_is_lost_is_killed_at_once(
     monkeypatch.setattr(children, "KILL_AFTER", 60.0)
     path = tmp_path / "pid"
     async with working(app) as worker:
-        cpu.enqueue("deaf nap", path=str(path))
+        cpu.enqueue("deaf", path=str(path))
         await auntil(lambda: written(path))
         since = time.monotonic()
         for attempt in worker._attempts:
@@ -137,11 +137,13 @@ async def test_what_a_job_came_to_by_itself_is_kept_when_it_is_told_to_stop(
     assert (found["reason"], found["code"], desk.outcomes(job)) == ("rejected", "no_such_thing", ["failed"])
 
 
-async def test_at_shutdown_it_goes_back_as_soon_as_it_is_killed(app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_at_shutdown_it_goes_back_as_soon_as_it_is_killed(
+    app: App, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(children, "KILL_AFTER", 0.5)
     async with working(app) as worker:
-        job = cpu.enqueue("deaf")
-        await auntil(lambda: any(a.limit_at < float("inf") for a in worker._attempts))
+        job = cpu.enqueue("deaf", path=str(tmp_path / "pid"))
+        await auntil(lambda: written(tmp_path / "pid"))
         since = time.monotonic()
         for attempt in worker._attempts:
             attempt.stop("shutdown")

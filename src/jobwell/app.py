@@ -169,6 +169,7 @@ class App(Tasks, Asking):
     ) -> None:
         super().__init__()
         self._given = {"database_url": database_url, **settings}
+        self.overridden: dict[str, Any] = {}
         self.settings: Settings = setting.load(self._given)
         self.queues = declare_queues((queues,) if isinstance(queues, str) else queues)
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
@@ -303,6 +304,7 @@ class App(Tasks, Asking):
         """
         self._given.update(settings)
         self.settings = setting.load(self._given)
+        self.overridden.update(settings)  # for child processes, which import the module anew
 
     def close(self) -> None:
         """Give the connections back. The app can be used again afterwards."""

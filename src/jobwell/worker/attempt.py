@@ -7,6 +7,7 @@
 
 import asyncio
 import logging
+import math
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -46,7 +47,8 @@ from jobwell.core.retry import next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
-from jobwell.worker.executors.children import CannotStart, Children, Died, TooMuchMemory
+from jobwell.worker.executors.children import CannotStart, Children
+from jobwell.worker.executors.kept import Died, TooMuchMemory
 from jobwell.worker.middleware import Middleware, compose
 
 log = logging.getLogger("jobwell.worker")
@@ -72,6 +74,7 @@ class Attempt:
         running: the asyncio task it runs in.
         apart: whether it runs in a child process.
         known: what its plain function has returned or raised, as soon as it has.
+        kill: ends that child at once; None where there is none.
     """
 
     job: Claimed
@@ -85,9 +88,12 @@ class Attempt:
     args: dict[str, Any] = field(default_factory=dict)
     apart: bool = False
     known: tuple[Any, BaseException | None] | None = None
+    kill: Callable[[], None] | None = None
 
     def stop(self, why: Stop) -> None:
-        """Tell it to stop. An async task is cancelled; a plain function is left behind.
+        """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.
+
+        Where the job is no longer ours a child has no moment: another worker may run the job by now, so it is killed at once.
 
         Asked by an operator, a plain function goes on until it sees for itself that it was (or its time limit comes): it
         cannot be stopped, and while it works nobody may call it cancelled.
@@ -97,6 +103,8 @@ class Attempt:
             self.context.tell_to_stop()
         if why == "cancelled" and not self.apart and self.spec is not None and not self.spec.coroutine:
             return
+        if why == "lost" and self.kill is not None:
+            self.kill()
         if self.running is not None:
             self.running.cancel()
 
@@ -160,8 +168,12 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
     spec = attempt.spec
     if attempt.stopped is not None:
         return _judge(attempt, asyncio.CancelledError(), now)
+    memory = spec.memory if spec is not None else None
+    attempt.kill = partial(children.kill, attempt.job.id, attempt.claim_id)
+    began = partial(_limit_from_now, attempt, attempt.limit_at - attempt.began)
+    attempt.limit_at = math.inf  # the start of a child takes none of the job's time
     try:
-        outcome = await children.run(attempt.job, attempt.claim_id, spec.memory if spec is not None else None)
+        outcome = await children.run(attempt.job, attempt.claim_id, memory, began)
     except asyncio.CancelledError as error:
         return _judge(attempt, error, now)
     except Died as death:
@@ -172,6 +184,11 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
         log.error("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, error)  # noqa: TRY400  it says all
         return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY)
     return timed_out(attempt, now) if attempt.stopped == "timeout" else outcome
+
+
+def _limit_from_now(attempt: Attempt, limit: float) -> None:
+    left = _remaining(attempt)
+    attempt.limit_at = time.monotonic() + (limit if left is None else min(limit, max(left, 0.0)))
 
 
 def _open(attempt: Attempt) -> Outcome | None:

@@ -239,7 +239,7 @@ class Worker:
             )
         if target is None or sys.platform == "win32":
             return None
-        return Children(self._settings.children, target, self._threads, self._now)
+        return Children(self._settings.children, target, self._threads, self._now, self._app.overridden)
 
     def _what_runs_apart(self) -> Apart | None:
         children = self._children

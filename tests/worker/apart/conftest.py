@@ -1,4 +1,4 @@
-"""The app of `tasks.py` on the test's tables; its children find it through the environment."""
+"""The app of `tasks.py` on the test's tables; its children are told what it overrides."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +12,8 @@ from tests.worker.helpers import Desk
 
 
 @pytest.fixture
-def app(database_url: str, schema: str, conn: "Connection[Any]", monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    """The app that children import; it leads to the same tables there, by the environment."""
-    monkeypatch.setenv("JOBWELL_DATABASE_URL", database_url)
-    monkeypatch.setenv("JOBWELL_SCHEMA", schema)
+def app(database_url: str, schema: str, conn: "Connection[Any]") -> Iterator[App]:
+    """The app that children import; it leads to the same tables there, by what it overrides: their environment says nothing."""
     tasks.app.close()
     tasks.app.override({"database_url": database_url, "schema": schema})
     yield tasks.app

@@ -4,72 +4,37 @@ The standard pool does not do: one death breaks it for all, and it has no way to
 """
 
 import asyncio
-import contextlib
 import logging
 import multiprocessing
-import os
-import signal
-import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from multiprocessing.connection import Connection, wait
+from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
-import psutil
 
-from jobwell.core.outcome import Outcome, Succeeded, loaded
+from jobwell.core.outcome import Cancelled, Outcome, Released
 from jobwell.store.jobs import Claimed
+from jobwell.worker.executors.kept import Died, Kept, NotTaken
 from jobwell.worker.executors.threads import Threads
 
 log = logging.getLogger("jobwell.worker")
 
-KILL_AFTER = 3.0  # seconds from the soft signal to the hard one
+KILL_AFTER = 3.0  # seconds from the request to stop to the kill
 START_PATIENCE = 60.0  # seconds for the user's modules to be imported
+MOST_TRIES = 3  # children that die before they take a job
 MOST_JOBS = 1000  # then a fresh one: what a library leaks is given back
 MOST_AGE = 3600.0
-LOOK = 0.25  # seconds between two looks at its memory
-
-
-class Died(Exception):
-    """A child died in the middle of a job.
-
-    Args:
-        how: the signal or the exit code, and the host.
-    """
-
-    def __init__(self, how: str) -> None:
-        super().__init__(how)
-        self.how = how
-
-
-class TooMuchMemory(Exception):
-    """A child was killed because it held more than its task may."""
+UNASKED = "its process was told to stop, and not by this worker"
 
 
 class CannotStart(Exception):
     """No child can be started; the message says why."""
-
-
-@dataclass(eq=False)
-class Kept:
-    """One child."""
-
-    process: Any
-    pipe: "Connection[Any, Any]"
-    born: float
-    jobs: int = 0
-    killed_for: str = ""
-    guard: threading.Lock = field(default_factory=threading.Lock)
-
-    def signal(self, number: int) -> None:
-        """To the whole group; nothing where it is gone."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
 
 
 class Children:
@@ -80,62 +45,131 @@ class Children:
         target: the app, as `load_app` takes it.
         threads: where one waits for each of them.
         now: the database's time.
+        overrides: settings of the app that go before what its module and the environment say. They reach a child through a
+            pipe, so that a password in them is seen by nobody else.
     """
 
-    def __init__(self, size: int, target: str, threads: Threads, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, size: int, target: str, threads: Threads, now: Callable[[], datetime], overrides: Mapping[str, Any] | None = None
+    ) -> None:
         self.size = size
-        self.deaths = 0
         self._target = target
         self._threads = threads
         self._now = now
+        self._overrides = dict(overrides or {})
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["jobwell.worker.executors.child"])
+        self._context.set_forkserver_preload(["jobwell.worker.executors.server", "jobwell.worker.executors.child"])
+        self._all: set[Kept] = set()
         self._idle: list[Kept] = []
-        self._working: set[Kept] = set()
+        self._working: dict[str, Kept] = {}
+        self._coming: list[asyncio.Future[Kept]] = []  # starts that nobody waits for any more
         self._closed = False
 
-    async def run(self, row: Claimed, claim_id: Any, memory: int | None) -> Outcome | None:
+    async def run(
+        self, row: Claimed, claim_id: UUID, memory: int | None, begun: Callable[[], None] = lambda: None
+    ) -> Outcome | None:
         """One attempt in a child.
 
-        Cancelled, it sends the child a soft signal, kills its whole group after `KILL_AFTER`, and then raises the cancellation.
-        An attempt that has succeeded meanwhile is returned all the same.
+        Cancelled, it asks the child to stop, kills its whole group `KILL_AFTER` later, however often it is cancelled meanwhile,
+        and then raises the cancellation. An attempt that came to an end of its own meanwhile is returned all the same. A child
+        whose start outlives the cancellation is kept for the next job.
+
+        Args:
+            row: the job.
+            claim_id: of its claim.
+            memory: bytes that its process and what it has started may hold.
+            begun: called on the loop once a child has taken the job: until then none of the job's time has passed.
 
         Raises:
             Died: the child died of itself.
             TooMuchMemory: it held more than `memory` bytes.
             CannotStart: there is no child to run it.
         """
-        kept = self._idle.pop() if self._idle else await self._threads.submit(self._start)
-        self._working.add(kept)
-        order = orjson.dumps({"row": row._asdict(), "claim_id": claim_id, "now": self._now().timestamp()})
-        exchange = asyncio.ensure_future(self._threads.submit(lambda: self._exchange(kept, order, memory)))
+        since = time.monotonic()
+        told = ""
+        for _ in range(MOST_TRIES):
+            kept = await self._take()
+            if row.remaining is not None:
+                waited = time.monotonic() - since
+                row, since = row._replace(remaining=row.remaining - waited), since + waited
+            try:
+                return await self._run_in(kept, row, claim_id, memory, begun)
+            except NotTaken as error:
+                told = str(error)
+                log.warning("job %s (%s) goes to another child process; one did not take it: %s", row.id, row.task, error)
+        raise CannotStart(f"{MOST_TRIES} child processes in a row did not take the job: {told}")
+
+    def kill(self, job: UUID, claim_id: UUID) -> None:
+        """Kill the child that runs this attempt, with what it has started, at once. From any thread."""
+        kept = self._working.get(_name(job, claim_id))
+        if kept is not None:
+            kept.kill("its job is no longer ours")
+
+    async def _run_in(
+        self, kept: Kept, row: Claimed, claim_id: UUID, memory: int | None, begun: Callable[[], None]
+    ) -> Outcome | None:
+        of = _name(row.id, claim_id)
+        order = orjson.dumps({"of": of, "row": row._asdict(), "claim_id": claim_id, "now": self._now().timestamp()})
+        tell: Callable[[], object] = partial(asyncio.get_running_loop().call_soon_threadsafe, begun)
+        self._working[of] = kept
+        exchange: asyncio.Future[Outcome | None] = self._threads.submit(lambda: kept.exchange(order, of, memory, tell))
         cancelled: asyncio.CancelledError | None = None
+        kill_at = float("inf")
         while not exchange.done():
             try:
-                await asyncio.wait([exchange], timeout=None if cancelled is None else KILL_AFTER)
+                await asyncio.wait([exchange], timeout=None if cancelled is None else max(kill_at - time.monotonic(), 0.0))
             except asyncio.CancelledError as error:
-                first, cancelled = cancelled is None, error
-                kept.killed_for = kept.killed_for or "it was told to stop"
-                kept.signal(signal.SIGTERM if first else signal.SIGKILL)
-            else:
-                if cancelled is not None and not exchange.done():
-                    kept.signal(signal.SIGKILL)
-        self._working.discard(kept)
+                if cancelled is None:
+                    cancelled, kill_at = error, time.monotonic() + KILL_AFTER
+                    self._threads.submit(lambda: kept.say(orjson.dumps({"stop": of})))
+            if time.monotonic() >= kill_at and not exchange.done():
+                kept.kill("it was told to stop")
+                kill_at = time.monotonic() + KILL_AFTER
+        del self._working[of]
         try:
-            outcome: Outcome | None = exchange.result()
-        except Died:
-            if cancelled is not None:
+            outcome = exchange.result()
+        except BaseException as error:
+            self._end(kept)
+            if cancelled is not None and isinstance(error, Died | NotTaken):
                 raise cancelled from None
             raise
-        if cancelled is not None:
-            self._end(kept)  # whatever the signal has left in it
-            if not isinstance(outcome, Succeeded):
-                raise cancelled
-        elif kept.jobs >= MOST_JOBS or time.monotonic() - kept.born > MOST_AGE or self._closed:
+        self._give_back(kept, asked=cancelled is not None)
+        if isinstance(outcome, Cancelled):
+            if cancelled is not None:
+                raise cancelled  # why is known to the attempt
+            return Released(UNASKED)
+        return outcome
+
+    def _give_back(self, kept: Kept, *, asked: bool) -> None:
+        """For the next job, unless it is old, or something of this job may be left in it."""
+        old = kept.jobs >= MOST_JOBS or time.monotonic() - kept.born > MOST_AGE
+        if asked or old or kept.spoiled or kept.killed_for or self._closed:
             self._end(kept)
         else:
             self._idle.append(kept)
-        return outcome
+
+    async def _take(self) -> Kept:
+        while self._idle:
+            kept = self._idle.pop()
+            if not kept.dead:
+                return kept
+            log.warning("an idle child process has died: %s", kept.reap(0))
+            self._end(kept)
+        start = self._coming.pop() if self._coming else self._threads.submit(self._start)
+        try:
+            return await asyncio.shield(start)
+        except asyncio.CancelledError:
+            self._coming.append(start)
+            start.add_done_callback(self._came)
+            raise
+
+    def _came(self, start: "asyncio.Future[Kept]") -> None:
+        """A start has ended whose job did not wait for it."""
+        if start not in self._coming:
+            return
+        self._coming.remove(start)
+        if not start.cancelled() and start.exception() is None:
+            self._give_back(start.result(), asked=False)
 
     def _start(self) -> Kept:
         from jobwell.worker.executors import child as child_module  # it imports the attempt, which knows us
@@ -143,86 +177,48 @@ class Children:
         ours, theirs = self._context.Pipe()
         level = logging.getLogger().level
         process = self._context.Process(
-            target=child_module.main, args=(theirs, self._target, str(Path.cwd()), level), name="jobwell-child"
+            target=child_module.main, args=(theirs, self._target, str(Path.cwd()), level, self._overrides), name="jobwell-child"
         )  # fmt: skip
-        process.start()
-        theirs.close()
-        kept = Kept(process, ours, time.monotonic())
-        if not wait([ours, process.sentinel], START_PATIENCE):
-            self._end(kept)
-            raise CannotStart(f"a child process was not ready within {START_PATIENCE:.0f} s")
         try:
-            said = orjson.loads(ours.recv_bytes())
-        except (EOFError, OSError):
-            process.join(1.0)
-            raise CannotStart(f"a child process died at its start: {_how(process.exitcode)}") from None
-        if "failed" in said:
-            raise CannotStart(f"a child process could not load {self._target}: {said['failed']}")
+            process.start()
+        except (OSError, EOFError) as error:
+            ours.close()
+            raise CannotStart(f"a child process cannot be started: {type(error).__name__}: {error}") from error
+        finally:
+            theirs.close()
+        kept = Kept(process, ours, time.monotonic())
+        self._all.add(kept)
+        try:
+            self._greet(kept)
+        except BaseException:
+            self._end(kept)
+            raise
         return kept
 
-    def _exchange(self, kept: Kept, order: bytes, memory: int | None) -> Outcome | None:
-        """On a thread: the order out, log lines and the outcome in."""
-        kept.jobs += 1
-        with contextlib.suppress(EOFError, OSError):
-            kept.pipe.send_bytes(order)
-            while True:
-                # Its death is seen also where something that it started holds the other end of the pipe open.
-                ready = wait([kept.pipe, kept.process.sentinel], LOOK if memory is not None else None)
-                if kept.pipe in ready or (ready and kept.pipe.poll()):
-                    said = orjson.loads(kept.pipe.recv_bytes())
-                    if "outcome" in said:
-                        return None if said["outcome"] is None else loaded(said["outcome"])
-                    _relay(said["log"])
-                elif ready:
-                    break
-                elif memory is not None and _held(kept.process.pid) > memory:
-                    kept.killed_for = "memory"
-                    kept.signal(signal.SIGKILL)
-                    memory = None
-        raise self._death(kept)
-
-    def _death(self, kept: Kept) -> Exception:
-        kept.process.join(KILL_AFTER)
-        kept.signal(signal.SIGKILL)  # what it has started goes with it
-        if kept.killed_for == "memory":
-            return TooMuchMemory("its process held more memory than it may")
-        self.deaths += 1
-        return Died(f"{_how(kept.process.exitcode)} on {socket.gethostname()}")
+    def _greet(self, kept: Kept) -> None:
+        if not wait([kept.pipe, kept.process.sentinel], START_PATIENCE):
+            raise CannotStart(f"a child process was not ready within {START_PATIENCE:.0f} s")
+        try:
+            said = orjson.loads(kept.pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise CannotStart(f"a child process died at its start: {kept.reap(1.0)}") from None
+        if "failed" in said:
+            raise CannotStart(f"a child process could not load {self._target}: {said['failed']}")
+        if self._closed:
+            raise CannotStart("the worker ends")
 
     def _end(self, kept: Kept) -> None:
-        kept.signal(signal.SIGKILL)
-        kept.pipe.close()
-        threading.Thread(target=kept.process.join, name="jobwell-reaper", daemon=True).start()
+        self._all.discard(kept)
+        kept.kill("it is of no use any more")
+        threading.Thread(target=kept.bury, name="jobwell-reaper", daemon=True).start()
 
     def close(self) -> None:
         """Kill them all; what still ran was handed back before."""
         self._closed = True
-        for kept in [*self._idle, *self._working]:
+        for kept in list(self._all):
             self._end(kept)
         self._idle.clear()
 
 
-def _how(code: int | None) -> str:
-    if code is None:
-        return "its process is gone"
-    if code >= 0:
-        return f"its process ended with code {code}"
-    name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-    return f"its process was killed by {name}" + (" (out of memory, perhaps)" if -code == signal.SIGKILL else "")
-
-
-def _held(pid: int) -> int:
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in [process, *process.children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                total += each.memory_info().rss
-    return total
-
-
-def _relay(fields: dict[str, Any]) -> None:
-    record = logging.makeLogRecord(fields)
-    logger = logging.getLogger(record.name)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
+def _name(job: UUID, claim_id: UUID) -> str:
+    return f"{job}/{claim_id}"

@@ -74,22 +74,32 @@ class Connections:
             pool = self._loops.get(loop)
         if pool is None:
             pool = self._loops[loop] = self._database.apool("client", LARGEST)
+        if len(self._loops) > 1:
+            self._drop_closed()
         async with pool.connection() as conn:
             with self._database.telling():
                 yield conn
 
+    def _drop_closed(self) -> None:
+        # After `asyncio.run` nothing tells us that the loop is gone, and what a loop had to wait for may hold it: semaphores do.
+        for ref in self._loops.keyrefs():
+            loop = ref()
+            if loop is not None and loop.is_closed() and (pool := self._loops.pop(loop, None)) is not None:
+                pool.close()
+
     def close(self) -> None:
-        """Close the plain pool."""
+        """Close the plain pool, and those of loops that are closed."""
         pool, self._plain = self._plain, None
         if pool is not None:
             pool.close()
+        self._drop_closed()
 
     async def aclose(self) -> None:
         """Close the pools of this process and the running loop."""
         self.close()
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         if pool is not None:
-            await pool.close()
+            pool.close()
 
 
 _all: "weakref.WeakSet[Connections]" = weakref.WeakSet()

@@ -197,7 +197,7 @@ class LoopPool:
         self._largest = largest
         self._places = asyncio.Semaphore(largest)
         self._shelf: _Shelf[LoopConnection] = _Shelf()
-        self._cleaner: asyncio.TimerHandle | None = None
+        self._cleaning = False  # the handle itself would hold the loop, and so keep it and this pool for ever
         self._closed = False
         self._reason = ""
 
@@ -272,22 +272,21 @@ class LoopPool:
             self._places.release()
 
     def _plan_cleaning(self) -> None:
-        if self._cleaner is None:
-            self._cleaner = asyncio.get_running_loop().call_later(REST, _clean, weakref.ref(self))
+        if not self._cleaning:
+            asyncio.get_running_loop().call_later(REST, _clean, weakref.ref(self))
+            self._cleaning = True
 
     def clean(self) -> None:
         """Close what has not been used for long."""
-        self._cleaner = None
+        self._cleaning = False
         self._shelf.clear(older_than=REST)
         if len(self._shelf):
             self._plan_cleaning()
 
-    async def close(self) -> None:
-        """Close them; those in use when they are given back."""
+    def close(self) -> None:
+        """Close them; those in use when they are given back. Needs no loop, so that it also serves when the loop is closed."""
         self._closed = True
         self._shelf.clear()
-        if self._cleaner is not None:
-            self._cleaner.cancel()
 
 
 def _clean(pool: "weakref.ref[Pool] | weakref.ref[LoopPool]") -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from jobwell import App, InvalidArguments, TransactionMisuse
+from jobwell.client.guard import LASTS
 from jobwell.client.task import Task
+from jobwell.store.borrowed import key
 from jobwell.store.migrations import migrate
 from tests.client.helpers import count, one
 
@@ -466,3 +469,27 @@ def test_the_event_loop_is_not_blocked_while_the_store_is_asked_who_it_is(
         await app.aclose()
 
     asyncio.run(run())
+
+
+def test_who_the_store_is_is_asked_again_after_a_while(
+    app: App, note: Task[..., None], caller: Caller, conn: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server may have taken over the name; here the caller alone sees another identity, in its transaction."""
+    with app.within(caller):
+        note.enqueue(1)
+        caller.execute("update store set id = gen_random_uuid()")
+        note.enqueue(2)  # trusted for some minutes
+        later = time.monotonic() + LASTS + 1
+        monkeypatch.setattr("jobwell.client.guard.time.monotonic", lambda: later)
+        with pytest.raises(TransactionMisuse, match="leads to"):
+            note.enqueue(3)
+        caller.rollback()
+        note.enqueue(4)
+    caller.commit()
+    assert one(conn, "select args->>'n' from jobs") == "4"
+
+
+def test_the_way_is_known_by_the_servers_address_too(database_url: str) -> None:
+    """Two servers may stand behind one name."""
+    with psycopg.connect(database_url) as there:
+        assert there.info.hostaddr in key(there)

@@ -85,7 +85,7 @@ class Connections:
         for ref in self._loops.keyrefs():
             loop = ref()
             if loop is not None and loop.is_closed() and (pool := self._loops.pop(loop, None)) is not None:
-                pool.close()
+                pool.abandon()
 
     def close(self) -> None:
         """Close the plain pool, and those of loops that are closed."""
@@ -99,7 +99,7 @@ class Connections:
         self.close()
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         if pool is not None:
-            pool.close()
+            await pool.close()
 
 
 _all: "weakref.WeakSet[Connections]" = weakref.WeakSet()

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection, TwoPhaseTransaction
 from sqlalchemy.exc import InvalidRequestError, MissingGreenlet, UnboundExecutionError
 
 from jobwell.core.errors import TransactionMisuse
-from jobwell.store.borrowed import FAILED, AsyncDoor, Door, PlainDoor, address
+from jobwell.store.borrowed import FAILED, AsyncDoor, Door, PlainDoor, address, key
 from jobwell.store.dialects import as_text, named
 from jobwell.store.statements import Query, Row
 
@@ -94,6 +94,10 @@ class _Sqlalchemy(Door):
 
     @property
     def key(self) -> Any:
+        return key(self._opened.connection.driver_connection)
+
+    @property
+    def address(self) -> tuple[str, str, str] | None:
         return address(self._opened.connection.driver_connection)
 
     @property

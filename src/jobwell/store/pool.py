@@ -283,8 +283,12 @@ class LoopPool:
         if len(self._shelf):
             self._plan_cleaning()
 
-    def close(self) -> None:
-        """Close them; those in use when they are given back. Needs no loop, so that it also serves when the loop is closed."""
+    async def close(self) -> None:
+        """Close them; those in use when they are given back."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """As `close`; needs no loop, so that it also serves when the loop is closed."""
         self._closed = True
         self._shelf.clear()
 

@@ -493,3 +493,26 @@ def test_the_way_is_known_by_the_servers_address_too(database_url: str) -> None:
     """Two servers may stand behind one name."""
     with psycopg.connect(database_url) as there:
         assert there.info.hostaddr in key(there)
+
+
+def test_a_generator_whose_steps_run_in_copied_contexts_is_told_at_its_end(
+    app: App, note: Task[..., None], conn: Caller, caller: Caller
+) -> None:
+    """As FastAPI runs a plain `yield` dependency: what is enqueued meanwhile has another context, and does not see `within`."""
+
+    def dependency() -> Iterator[Caller]:
+        with app.within(caller):
+            yield caller
+
+    steps = dependency()
+    given = contextvars.copy_context().run(next, steps)
+    note.using(conn=given).enqueue(1)
+    assert count(conn) == 0
+    with pytest.raises(TransactionMisuse, match="another context"):
+        contextvars.copy_context().run(next, steps, None)
+    steps = dependency()
+    contextvars.copy_context().run(next, steps)
+    with pytest.raises(ZeroDivisionError):  # an error on its way is not hidden
+        contextvars.copy_context().run(steps.throw, ZeroDivisionError())
+    note.enqueue(2)
+    assert one(conn, "select args->>'n' from jobs") == "2"

@@ -10,6 +10,13 @@ from jobwell.core.errors import TransactionMisuse
 
 PLAIN_ADVICE = "use `using(conn=…)`, or enqueue without `within`"
 
+ELSEWHERE = (
+    "`app.within(…)` was entered in another context than it is left in, as frameworks do with the steps of a generator"
+    " (FastAPI's plain `yield` dependencies, fixtures): what was enqueued meanwhile did NOT go through this connection, but was"
+    " committed at once. Let the dependency yield the connection, and enqueue by `task.using(conn=conn)` or"
+    " `app.enqueue_many(…, conn=conn)`"
+)
+
 
 class Within:
     """`with app.within(conn): …` — every enqueue inside goes through that connection. Never commits, never rolls back."""
@@ -30,8 +37,14 @@ class Within:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.open = False
-        if self._token is not None:
-            _current.reset(self._token)
+        token, self._token = self._token, None
+        if token is None:
+            return
+        try:
+            _current.reset(token)
+        except ValueError:
+            if error is None:
+                raise TransactionMisuse(ELSEWHERE) from None
 
 
 _current: ContextVar[Within | None] = ContextVar("jobwell.within", default=None)

@@ -516,3 +516,30 @@ def test_a_generator_whose_steps_run_in_copied_contexts_is_told_at_its_end(
         contextvars.copy_context().run(steps.throw, ZeroDivisionError())
     note.enqueue(2)
     assert one(conn, "select args->>'n' from jobs") == "2"
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_a_connection_in_pipeline_mode_is_refused(
+    app: App, note: Task[..., None], conn: Caller, caller: Caller, *, autocommit: bool
+) -> None:
+    """In it an enqueue returns before anything is stored, and in autocommit mode each statement commits by itself."""
+    caller.autocommit = autocommit
+    with caller.pipeline():
+        caller.execute("select 1")
+        with pytest.raises(TransactionMisuse, match="pipeline"), app.within(caller):
+            note.enqueue(1)
+        with pytest.raises(TransactionMisuse, match="pipeline"):
+            app.enqueue_many([note.job(n) for n in range(300)], conn=caller)
+    with caller.transaction(), app.within(caller):
+        note.enqueue(2)
+    caller.commit()
+    assert one(conn, "select args->>'n' from jobs") == "2"
+
+
+@pytest.mark.asyncio
+async def test_an_async_pipeline_is_refused(aapp: App, note: Task[..., None], conn: Caller, acaller: ACaller) -> None:
+    async with acaller.pipeline():
+        await acaller.execute("select 1")
+        with pytest.raises(TransactionMisuse, match="pipeline"):
+            await note.using(conn=acaller).aenqueue(1)
+    assert count(conn) == 0

@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from psycopg import AsyncConnection, Connection
-from psycopg.pq import Conninfo, TransactionStatus
+from psycopg import AsyncConnection, Connection, NotSupportedError
+from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 
 from jobwell.core.errors import TransactionMisuse
 from jobwell.store import bulk
@@ -23,6 +23,11 @@ IN_FAILED_TRANSACTION = "25P02"
 WHAT_MAY_COME = (
     "give a psycopg Connection or AsyncConnection, an asyncpg Connection,"
     " or a SQLAlchemy Session, Connection, AsyncSession or AsyncConnection"
+)
+PIPELINE = (
+    "the connection is in pipeline mode, in which the server carries out what was sent only later: an enqueue would return before"
+    " its job is stored, and in autocommit mode the job may be committed without your rows; enqueue outside `conn.pipeline()`."
+    " Nothing was enqueued"
 )
 FAILED = "the transaction has failed already and can only be rolled back; nothing was enqueued"
 
@@ -153,6 +158,14 @@ def address(driver: Any) -> tuple[str, str, str] | None:
     return (str(where[0]), str(where[1]), name) if isinstance(where, tuple) and name else None
 
 
+def in_pipeline(driver: Any) -> bool:
+    """Whether a driver's connection is in libpq's pipeline mode."""
+    try:
+        return bool(getattr(getattr(driver, "pgconn", None), "pipeline_status", PipelineStatus.OFF) != PipelineStatus.OFF)
+    except NotSupportedError:  # a libpq that is older than pipelines
+        return False
+
+
 def is_of(parameters: Mapping[str, Any], found: tuple[str, str, str] | None) -> bool:
     """Whether an address is one of those that connection parameters name, by the letter."""
     usual = {option.keyword.decode(): (option.val or b"").decode() for option in Conninfo.get_defaults()}
@@ -172,6 +185,8 @@ class _Psycopg(Door):
     def look(self) -> None:
         if self.connection.closed:
             raise TransactionMisuse("the connection given is closed; nothing was enqueued")
+        if in_pipeline(self.connection):
+            raise TransactionMisuse(PIPELINE)
         status = self.connection.info.transaction_status
         if self.connection.autocommit and status == TransactionStatus.IDLE:
             verb = "with" if isinstance(self, PlainDoor) else "async with"

@@ -283,6 +283,20 @@ def test_a_session_with_a_bind_for_each_class(note: Task[..., None], conn: Conne
     assert (count(conn), count(conn, "orders")) == (1, 1)
 
 
+def test_a_session_with_a_default_bind_and_another_for_a_class(
+    note: Task[..., None], conn: Connection[Any], engine: Engine
+) -> None:
+    """The rows of that class have a transaction of their own, and may be in another database."""
+    another = sqlalchemy.create_engine(engine.url)
+    with Session(engine, binds={Order: another}) as session:
+        refused(note, session, "has more than one transaction; give the connection that holds your rows")
+    with Session(engine, binds={Order: engine}) as session:
+        note.using(conn=session).enqueue(2)
+        session.commit()
+    another.dispose()
+    assert count(conn) == 1
+
+
 def test_a_lost_connection_is_refused(note: Task[..., None], conn: Connection[Any], engine: Engine) -> None:
     with engine.connect() as connection:
         connection.execute(text("select 1"))

@@ -34,7 +34,7 @@ class Connections:
         _all.add(self)
 
     def _begin(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may enqueue while its own thread makes the pool
         self._plain: Pool | None = None
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
 

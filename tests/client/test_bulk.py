@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, Connection
 
-from jobwell import App, EnqueueError, InvalidArguments, NewJob, StoreUnavailable
+from jobwell import App, EnqueueError, InvalidArguments, NewJob, StoreUnavailable, TransactionMisuse
 from jobwell.client.task import Task
 from tests.client.helpers import BOTH, count, one
 
@@ -317,3 +317,24 @@ def test_an_async_generator_is_refused_plainly(app: App, note: Task[..., None]) 
 
     with pytest.raises(TypeError, match="not iterable"):
         app.enqueue_many(jobs())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("at", "stored"), [(300, 0), (2500, 2000), (4999, 4000)])
+@pytest.mark.parametrize("way", ["commit; begin", "commit", "rollback"])
+def test_a_stream_that_ends_the_callers_transaction_is_told_how_much_was_stored(
+    app: App, note: Task[..., None], conn: Connection[Any], database_url: str, at: int, stored: int, way: str
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as caller:
+
+        def stream() -> Iterator[NewJob]:
+            for n in range(5000):
+                if n == at:
+                    caller.execute(way)  # past psycopg, which would refuse its own verbs here
+                yield note.job(n)
+
+        caller.execute("begin")
+        found = f"{stored} jobs of this call were stored in it before, and it is {'aborted' if way == 'rollback' else 'committed'}"
+        with pytest.raises(TransactionMisuse, match=found):
+            app.enqueue_many(stream(), conn=caller)
+        caller.execute("rollback")
+    assert count(conn) == (0 if way == "rollback" else stored)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
-from jobwell.core.errors import EnqueueError
+from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import INLINE, insert
 from jobwell.store.statements import Program, Query, Statements, aask, arun, ask, run
@@ -49,6 +49,9 @@ class Feed:
         self.small = len(self.head) < SMALL
         self._jobs = chain(() if self.small else self.head, stream)
         self.ended = self.small
+        self.transaction: str | None = None  # the caller's
+        self.stored = 0
+        self.lost = False  # the stream has ended that transaction
         if self.small:
             self._take(self.head)
 
@@ -67,6 +70,37 @@ class Feed:
                     " nothing was enqueued"
                 )
             seen.add(job.id)
+
+    def begin(self, statements: Statements) -> Program[None]:
+        """Note which transaction of the caller's this is."""
+        if self._eager:  # otherwise it is our own, and no stream can reach it
+            [(self.transaction,)] = yield statements("jobs.transaction")
+
+    def same(self, statements: Statements) -> Program[None]:
+        """Look whether the caller's transaction is still the one of the beginning: a stream may have ended it.
+
+        Raises:
+            TransactionMisuse: it is another one; what was stored shares the fate of the first.
+        """
+        if not self._eager:
+            return
+        try:
+            [(found,)] = yield statements("jobs.transaction_now")
+            if found != self.transaction:
+                [(fate,)] = yield statements("jobs.transaction_status", id=self.transaction)
+                raise self._ended(str(fate))
+        except Exception as error:
+            if isinstance(error, TransactionMisuse | OSError) or hasattr(error, "sqlstate") or hasattr(error, "orig"):
+                raise
+            raise self._ended("over") from error  # the library has given up the connection together with its transaction
+
+    def _ended(self, fate: str) -> TransactionMisuse:
+        self.lost = True
+        return TransactionMisuse(
+            f"the stream of jobs has ended the transaction that they belong to: {self.stored} jobs of this call were stored in it"
+            f" before, and it is {fate}; nothing more was enqueued. A stream may read and write through the connection, but"
+            " neither commit nor roll back"
+        )
 
     def pieces(self) -> Iterator[list[NewJob]]:
         """All jobs, in pieces for an INSERT by arrays."""
@@ -116,10 +150,12 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             run(conn, insert(statements, feed.head, feed.meta))
         return
     with conn.transaction():
+        run(conn, feed.begin(statements))
         [(now,)] = ask(conn, statements("jobs.now"))
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
+            run(conn, feed.same(statements))
             with Cursor(conn) as cursor:
                 with cursor.copy(statements["jobs.copy_jobs"]) as copy:
                     copy.set_types(_TYPES)
@@ -130,6 +166,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                         copy.set_types(_PAYLOAD_TYPES)
                         for job in feed.large:
                             copy.write_row((job.id, job.args))
+            feed.stored = len(feed.ids) // 16
         if feed.queues:
             ask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
@@ -141,10 +178,12 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             await arun(conn, insert(statements, feed.head, feed.meta))
         return
     async with conn.transaction():
+        await arun(conn, feed.begin(statements))
         [(now,)] = await aask(conn, statements("jobs.now"))
         while not feed.ended:
             rows = feed.rows(now)
             ahead = next(rows, None)
+            await arun(conn, feed.same(statements))
             async with AsyncCursor(conn) as cursor:
                 async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
                     copy.set_types(_TYPES)
@@ -155,6 +194,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
                         copy.set_types(_PAYLOAD_TYPES)
                         for job in feed.large:
                             await copy.write_row((job.id, job.args))
+            feed.stored = len(feed.ids) // 16
         if feed.queues:
             await aask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
@@ -167,11 +207,17 @@ def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
         return
     yield statements("jobs.savepoint")
     try:
+        yield from feed.begin(statements)
         for piece in feed.pieces():
+            yield from feed.same(statements)
             yield from insert(statements, piece, feed.meta)
+            feed.stored += len(piece)
+        yield from feed.same(statements)
     except GeneratorExit:
         raise
     except BaseException:
+        if feed.lost:
+            raise
         with contextlib.suppress(Exception):  # where the connection is gone, the first error tells more
             yield from _undo(statements)
         raise

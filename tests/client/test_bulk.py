@@ -333,7 +333,9 @@ def test_a_stream_that_ends_the_callers_transaction_is_told_how_much_was_stored(
                 yield note.job(n)
 
         caller.execute("begin")
-        found = f"{stored} jobs of this call were stored in it before, and it is {'aborted' if way == 'rollback' else 'committed'}"
+        found = (
+            f"{stored} jobs of this call were stored in it before, and it is {'aborted' if way == 'rollback' else 'committed'}"
+        )
         with pytest.raises(TransactionMisuse, match=found):
             app.enqueue_many(stream(), conn=caller)
         caller.execute("rollback")

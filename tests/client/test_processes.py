@@ -211,7 +211,10 @@ def test_a_fork_is_safe(database_url: str, schema: str, conn: Connection[Any], s
 def held(conn: Connection[Any]) -> int:
     """Connections of producers of this schema's database."""
     return int(
-        one(conn, "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'jobwell client'")
+        one(
+            conn,
+            "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'jobwell client'",
+        )
     )
 
 

@@ -203,7 +203,7 @@ def test_no_thread_for_the_cleaning_costs_neither_answer_nor_place(
     def full(thread: threading.Thread) -> None:
         if isinstance(thread, threading.Timer):
             refused.append(thread)
-            raise RuntimeError("can't start new thread")
+            raise RuntimeError("can't start new thread")  # noqa: TRY004  as Python says it
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", full)

@@ -50,8 +50,9 @@ class Guard:
         self._connections: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # of drivers that tell no address
 
     def check(self, connection: Any) -> None:
-        """Refuse what can be seen without asking the server. For plain code the identity is read here, the first time: the
-        caller's transaction may hold nothing yet.
+        """Refuse what can be seen without asking the server.
+
+        For plain code the identity is read here, the first time: the caller's transaction may hold nothing yet.
 
         Raises:
             TransactionMisuse: with what is wrong and what to do.

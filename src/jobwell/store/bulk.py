@@ -7,12 +7,12 @@ from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg import AsyncConnection, Connection
 
 from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import INLINE, insert
-from jobwell.store.statements import Program, Query, Statements, aask, arun, ask, run
+from jobwell.store.statements import OwnAsyncCursor, OwnCursor, Program, Query, Statements, aask, arun, ask, run
 
 SMALL = 200  # below it one INSERT by arrays is faster than a COPY
 PIECE = 2000
@@ -86,13 +86,14 @@ class Feed:
             return
         try:
             [(found,)] = yield statements("jobs.transaction_now")
-            if found != self.transaction:
-                [(fate,)] = yield statements("jobs.transaction_status", id=self.transaction)
-                raise self._ended(str(fate))
         except Exception as error:
             if isinstance(error, TransactionMisuse | OSError) or hasattr(error, "sqlstate") or hasattr(error, "orig"):
                 raise
             raise self._ended("over") from error  # the library has given up the connection together with its transaction
+        if found != self.transaction:
+            self.lost = True
+            [(fate,)] = yield statements("jobs.transaction_status", id=self.transaction)
+            raise self._ended(str(fate))
 
     def _ended(self, fate: str) -> TransactionMisuse:
         self.lost = True
@@ -156,7 +157,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             rows = feed.rows(now)
             ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
             run(conn, feed.same(statements))
-            with Cursor(conn) as cursor:
+            with OwnCursor(conn) as cursor:
                 with cursor.copy(statements["jobs.copy_jobs"]) as copy:
                     copy.set_types(_TYPES)
                     for row in chain([ahead] if ahead else [], rows):
@@ -184,7 +185,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             rows = feed.rows(now)
             ahead = next(rows, None)
             await arun(conn, feed.same(statements))
-            async with AsyncCursor(conn) as cursor:
+            async with OwnAsyncCursor(conn) as cursor:
                 async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
                     copy.set_types(_TYPES)
                     for row in chain([ahead] if ahead else [], rows):

@@ -80,8 +80,10 @@ def _reusable(conn: PlainConnection | LoopConnection) -> bool:
 
 
 class Pool:
-    """Plain connections, for any thread, and for a signal handler that runs in the middle of anything here: there are no locks
-    to wait for, but a queue of places, which Python makes for that.
+    """Plain connections, for any thread.
+
+    Also for a signal handler that runs in the middle of anything here: there are no locks to wait for, but a queue of places,
+    which Python makes for that.
 
     Args:
         connect: makes one, within so many seconds.

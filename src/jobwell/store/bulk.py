@@ -7,7 +7,11 @@ from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from psycopg import AsyncConnection, Connection
+from psycopg.abc import PQGen
+from psycopg.generators import copy_end
+from psycopg.pq import TransactionStatus
 
 from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
@@ -151,25 +155,35 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             run(conn, insert(statements, feed.head, feed.meta))
         return
     with conn.transaction():
-        run(conn, feed.begin(statements))
-        [(now,)] = ask(conn, statements("jobs.now"))
-        while not feed.ended:
-            rows = feed.rows(now)
-            ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
-            run(conn, feed.same(statements))
-            with OwnCursor(conn) as cursor:
-                with cursor.copy(statements["jobs.copy_jobs"]) as copy:
-                    copy.set_types(_TYPES)
-                    for row in chain([ahead] if ahead else [], rows):
-                        copy.write_row(row)
-                if feed.large:
-                    with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                        copy.set_types(_PAYLOAD_TYPES)
-                        for job in feed.large:
-                            copy.write_row((job.id, job.args))
-            feed.stored = len(feed.ids) // 16
+        try:
+            _copy(conn, statements, feed)
+        except BaseException:
+            if (left := _left_open(conn)) is not None:
+                with contextlib.suppress(psycopg.Error):
+                    conn.wait(left)
+            raise
         if feed.queues:
             ask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
+
+
+def _copy(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
+    run(conn, feed.begin(statements))
+    [(now,)] = ask(conn, statements("jobs.now"))
+    while not feed.ended:
+        rows = feed.rows(now)
+        ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
+        run(conn, feed.same(statements))
+        with OwnCursor(conn) as cursor:
+            with cursor.copy(statements["jobs.copy_jobs"]) as copy:
+                copy.set_types(_TYPES)
+                for row in chain([ahead] if ahead else [], rows):
+                    copy.write_row(row)
+            if feed.large:
+                with cursor.copy(statements["jobs.copy_payloads"]) as copy:
+                    copy.set_types(_PAYLOAD_TYPES)
+                    for job in feed.large:
+                        copy.write_row((job.id, job.args))
+        feed.stored = len(feed.ids) // 16
 
 
 async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
@@ -179,25 +193,44 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             await arun(conn, insert(statements, feed.head, feed.meta))
         return
     async with conn.transaction():
-        await arun(conn, feed.begin(statements))
-        [(now,)] = await aask(conn, statements("jobs.now"))
-        while not feed.ended:
-            rows = feed.rows(now)
-            ahead = next(rows, None)
-            await arun(conn, feed.same(statements))
-            async with OwnAsyncCursor(conn) as cursor:
-                async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
-                    copy.set_types(_TYPES)
-                    for row in chain([ahead] if ahead else [], rows):
-                        await copy.write_row(row)
-                if feed.large:
-                    async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                        copy.set_types(_PAYLOAD_TYPES)
-                        for job in feed.large:
-                            await copy.write_row((job.id, job.args))
-            feed.stored = len(feed.ids) // 16
+        try:
+            await _acopy(conn, statements, feed)
+        except BaseException:
+            if (left := _left_open(conn)) is not None:
+                with contextlib.suppress(psycopg.Error):
+                    await conn.wait(left)
+            raise
         if feed.queues:
             await aask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
+
+
+async def _acopy(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
+    await arun(conn, feed.begin(statements))
+    [(now,)] = await aask(conn, statements("jobs.now"))
+    while not feed.ended:
+        rows = feed.rows(now)
+        ahead = next(rows, None)
+        await arun(conn, feed.same(statements))
+        async with OwnAsyncCursor(conn) as cursor:
+            async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
+                copy.set_types(_TYPES)
+                for row in chain([ahead] if ahead else [], rows):
+                    await copy.write_row(row)
+            if feed.large:
+                async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
+                    copy.set_types(_PAYLOAD_TYPES)
+                    for job in feed.large:
+                        await copy.write_row((job.id, job.args))
+        feed.stored = len(feed.ids) // 16
+
+
+def _left_open(conn: "Connection[Any] | AsyncConnection[Any]") -> PQGen[Any] | None:
+    """What ends a COPY that nobody will end: a cancellation came when the server had begun it and the driver had not said so.
+
+    Otherwise the rollback would be refused, as "another command is already in progress".
+    """
+    active = conn.pgconn.transaction_status == TransactionStatus.ACTIVE
+    return copy_end(conn.pgconn, b"given up") if active else None
 
 
 def by_arrays(statements: Statements, feed: Feed) -> Program[None]:

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, Connection
 
-from jobwell import App, EnqueueError, InvalidArguments, NewJob, StoreUnavailable
+from jobwell import App, EnqueueError, InvalidArguments, NewJob, StoreUnavailable, TransactionMisuse
 from jobwell.client.task import Task
+from jobwell.store.wire import LoopConnection
 from tests.client.helpers import BOTH, count, one
 
 Put = Callable[..., Any]
@@ -317,3 +318,53 @@ def test_an_async_generator_is_refused_plainly(app: App, note: Task[..., None]) 
 
     with pytest.raises(TypeError, match="not iterable"):
         app.enqueue_many(jobs())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("at", "stored"), [(300, 0), (2500, 2000), (4999, 4000)])
+@pytest.mark.parametrize("way", ["commit; begin", "commit", "rollback"])
+def test_a_stream_that_ends_the_callers_transaction_is_told_how_much_was_stored(
+    app: App, note: Task[..., None], conn: Connection[Any], database_url: str, at: int, stored: int, way: str
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as caller:
+
+        def stream() -> Iterator[NewJob]:
+            for n in range(5000):
+                if n == at:
+                    caller.execute(way)  # past psycopg, which would refuse its own verbs here
+                yield note.job(n)
+
+        caller.execute("begin")
+        found = (
+            f"{stored} jobs of this call were stored in it before, and it is {'aborted' if way == 'rollback' else 'committed'}"
+        )
+        with pytest.raises(TransactionMisuse, match=found):
+            app.enqueue_many(stream(), conn=caller)
+        caller.execute("rollback")
+    assert count(conn) == (0 if way == "rollback" else stored)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("lent", [False, True])
+async def test_a_task_cancelled_when_the_copy_has_just_begun_rolls_back_in_silence(
+    aapp: App, note: Task[..., None], conn: Connection[Any], acaller: AsyncConnection[Any], orders: str,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, lent: bool,
+) -> None:  # fmt: skip
+    """The driver waits for the answer to the end, drops it, and raises: the server is in COPY, and nobody knows."""
+    await acaller.execute("insert into orders values (1)")
+    kind = AsyncConnection if lent else LoopConnection
+    wait = kind.wait
+
+    async def cancelled(self: Any, gen: Any, *given: Any, **options: Any) -> Any:
+        answer = await wait(self, gen, *given, **options)
+        if gen.__name__ == "_start_copy_gen":
+            raise asyncio.CancelledError
+        return answer
+
+    with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
+        patch.setattr(kind, "wait", cancelled)
+        await aapp.aenqueue_many((note.job(n) for n in range(300)), conn=acaller if lent else None)
+    await acaller.commit()
+    assert (count(conn), count(conn, orders)) == (0, 1)
+    assert not caplog.records
+    await aapp.aenqueue_many(note.job(n) for n in range(300))
+    assert count(conn) == 300

@@ -12,7 +12,8 @@ from psycopg import Connection
 
 from jobwell import App
 from jobwell.client.task import Task
-from tests.client.helpers import count
+from tests.client.helpers import count, one
+from tests.waiting import until
 
 
 def test_eight_threads_enqueue_at_once(note: Task[..., None], conn: Connection[Any]) -> None:
@@ -205,3 +206,31 @@ def test_a_fork_is_safe(database_url: str, schema: str, conn: Connection[Any], s
         assert count(conn, "jobs where args->>'n' <> '-1'") == 51
     else:
         assert count(conn) == expected
+
+
+def held(conn: Connection[Any]) -> int:
+    """Connections of producers of this schema's database."""
+    return int(
+        one(
+            conn,
+            "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'jobwell client'",
+        )
+    )
+
+
+@pytest.mark.parametrize("tasks", [1, 10])
+def test_many_loops_one_after_another_leave_no_connections(
+    app: App, note: Task[..., None], conn: Connection[Any], tasks: int
+) -> None:
+    """Nobody calls `aclose` after `asyncio.run(task.aenqueue(…))`; ten tasks wait for places, by what holds the loop."""
+    before = held(conn)
+
+    async def run() -> None:
+        await asyncio.gather(*(note.aenqueue(n) for n in range(tasks)))
+
+    for _ in range(50):
+        asyncio.run(run())
+    assert count(conn) == 50 * tasks
+    until(lambda: held(conn) - before <= 4)
+    app.close()
+    until(lambda: held(conn) <= before)

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from jobwell import App, InvalidArguments, TransactionMisuse
+from jobwell.client.guard import LASTS
 from jobwell.client.task import Task
+from jobwell.store.borrowed import key
 from jobwell.store.migrations import migrate
 from tests.client.helpers import count, one
 
@@ -466,3 +469,77 @@ def test_the_event_loop_is_not_blocked_while_the_store_is_asked_who_it_is(
         await app.aclose()
 
     asyncio.run(run())
+
+
+def test_who_the_store_is_is_asked_again_after_a_while(
+    app: App, note: Task[..., None], caller: Caller, conn: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server may have taken over the name; here the caller alone sees another identity, in its transaction."""
+    with app.within(caller):
+        note.enqueue(1)
+        caller.execute("update store set id = gen_random_uuid()")
+        note.enqueue(2)  # trusted for some minutes
+        later = time.monotonic() + LASTS + 1
+        monkeypatch.setattr("jobwell.client.guard.time.monotonic", lambda: later)
+        with pytest.raises(TransactionMisuse, match="leads to"):
+            note.enqueue(3)
+        caller.rollback()
+        note.enqueue(4)
+    caller.commit()
+    assert one(conn, "select args->>'n' from jobs") == "4"
+
+
+def test_the_way_is_known_by_the_servers_address_too(database_url: str) -> None:
+    """Two servers may stand behind one name."""
+    with psycopg.connect(database_url) as there:
+        assert there.info.hostaddr in key(there)
+
+
+def test_a_generator_whose_steps_run_in_copied_contexts_is_told_at_its_end(
+    app: App, note: Task[..., None], conn: Caller, caller: Caller
+) -> None:
+    """As FastAPI runs a plain `yield` dependency: what is enqueued meanwhile has another context, and does not see `within`."""
+
+    def dependency() -> Iterator[Caller]:
+        with app.within(caller):
+            yield caller
+
+    steps = dependency()
+    given = contextvars.copy_context().run(next, steps)
+    note.using(conn=given).enqueue(1)
+    assert count(conn) == 0
+    with pytest.raises(TransactionMisuse, match="another context"):
+        contextvars.copy_context().run(next, steps, None)
+    steps = dependency()
+    contextvars.copy_context().run(next, steps)
+    with pytest.raises(ZeroDivisionError):  # an error on its way is not hidden
+        contextvars.copy_context().run(steps.throw, ZeroDivisionError())
+    note.enqueue(2)
+    assert one(conn, "select args->>'n' from jobs") == "2"
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_a_connection_in_pipeline_mode_is_refused(
+    app: App, note: Task[..., None], conn: Caller, caller: Caller, *, autocommit: bool
+) -> None:
+    """In it an enqueue returns before anything is stored, and in autocommit mode each statement commits by itself."""
+    caller.autocommit = autocommit
+    with caller.pipeline():
+        caller.execute("select 1")
+        with pytest.raises(TransactionMisuse, match="pipeline"), app.within(caller):
+            note.enqueue(1)
+        with pytest.raises(TransactionMisuse, match="pipeline"):
+            app.enqueue_many([note.job(n) for n in range(300)], conn=caller)
+    with caller.transaction(), app.within(caller):
+        note.enqueue(2)
+    caller.commit()
+    assert one(conn, "select args->>'n' from jobs") == "2"
+
+
+@pytest.mark.asyncio
+async def test_an_async_pipeline_is_refused(aapp: App, note: Task[..., None], conn: Caller, acaller: ACaller) -> None:
+    async with acaller.pipeline():
+        await acaller.execute("select 1")
+        with pytest.raises(TransactionMisuse, match="pipeline"):
+            await note.using(conn=acaller).aenqueue(1)
+    assert count(conn) == 0

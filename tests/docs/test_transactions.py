@@ -44,7 +44,8 @@ async def test_the_examples_run(app: App, conn: "psycopg.Connection[Any]", datab
     )
     names: dict[str, Any] = {
         "app": app, "notify": notify, "Order": Order, "Session": Session, "AsyncSession": AsyncSession, "engine": engine,
-        "async_engine": async_engine,
+        "async_engine": async_engine, "psycopg": psycopg,
+        "url": psycopg.conninfo.make_conninfo(database_url, options=f"-c search_path={schema}"),
     }  # fmt: skip
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     try:
@@ -58,8 +59,8 @@ async def test_the_examples_run(app: App, conn: "psycopg.Connection[Any]", datab
                     if inspect.isawaitable(running):
                         await running
         jobs = conn.execute("select args->>'order', count(*) from jobs group by 1 order by 1").fetchall()
-        assert jobs == [("1", 1), ("2", 1), ("3", 1), ("4", 1001)]
-        assert conn.execute("select id from orders order by id").fetchall() == [(1,), (2,), (3,), (4,)]
+        assert jobs == [("1", 1), ("2", 1), ("3", 1), ("4", 1001), ("5", 2)]
+        assert conn.execute("select id from orders order by id").fetchall() == [(1,), (2,), (3,), (4,), (5,)]
     finally:
         engine.dispose()
         await async_engine.dispose()

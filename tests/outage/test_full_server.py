@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from psycopg import Connection, sql
 from psycopg.conninfo import conninfo_to_dict
@@ -107,6 +108,21 @@ async def test_who_finds_the_server_full_waits_without_a_connection_and_begins_w
         worker.stop()
         worker.stop()
     assert set(await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)) == {0}
+
+
+def test_a_caller_who_holds_the_last_connection_enqueues_over_it(few: Few, schema: str, conn: "Connection[Any]") -> None:
+    """The first use would ask who the store is over one more; the address decides."""
+    app = App(few.url, schema=schema)
+
+    @app.task(name="note")
+    def note(n: int) -> None: ...
+
+    few.allow(1)
+    with psycopg.connect(few.url) as caller, app.within(caller):
+        for n in range(3):
+            note.enqueue(n)
+    assert conn.execute("select count(*) from jobs").fetchone() == (3,)
+    app.close()
 
 
 @pytest.mark.long

@@ -1,5 +1,7 @@
 """The producer's connections after an outage, a server's idle timeout, and everybody's dismissal: cases E4 and D13."""
 
+import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -189,3 +191,73 @@ def test_a_refusal_is_told_at_once(database_url: str, schema: str) -> None:
         note_of(app).enqueue(1)
     assert time.monotonic() - began < 2.0
     app.close()
+
+
+def test_no_thread_for_the_cleaning_costs_neither_answer_nor_place(
+    app: App, conn: "Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = note_of(app)
+    start = threading.Thread.start
+    refused: list[threading.Thread] = []
+
+    def full(thread: threading.Thread) -> None:
+        if isinstance(thread, threading.Timer):
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")  # noqa: TRY004  as Python says it
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    for n in range(10):
+        note.enqueue(n)
+    assert len(refused) == 10, "it is tried again each time"
+    assert conn.execute("select count(*) from jobs").fetchone() == (10,)
+
+
+def test_a_signal_handler_enqueues_wherever_it_interrupts(app: App, conn: "Connection[Any]") -> None:
+    """A timer hits an enqueue in the making a thousand times a second, also inside the pool."""
+    note = note_of(app)
+    note.enqueue(0)
+    hits = 0
+
+    def handle(*_: object) -> None:
+        nonlocal hits
+        hits += 1
+        note.enqueue(-1)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for n in range(1, 101):
+            signal.setitimer(signal.ITIMER_REAL, n * 1e-5)
+            note.enqueue(n)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert hits
+    assert conn.execute("select count(*) from jobs").fetchone() == (101 + hits,)
+
+
+def test_the_pool_holds_no_lock_that_a_signal_handler_would_wait_for(app: App, conn: "Connection[Any]") -> None:
+    """The handler runs at every line of the pool's own code, once at each: what a timer hits only by luck."""
+    note = note_of(app)
+    note.enqueue(0)
+    seen: set[tuple[str, int]] = set()
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.endswith("store/pool.py"):
+            return None
+        spot = (frame.f_code.co_name, frame.f_lineno)
+        if event == "line" and spot not in seen:
+            seen.add(spot)
+            sys.settrace(None)  # the enqueue below is not traced itself
+            more.append(note.enqueue(-1))
+            sys.settrace(trace)
+        return trace
+
+    more: list[Any] = []
+    sys.settrace(trace)
+    try:
+        note.enqueue(1)
+    finally:
+        sys.settrace(None)
+    assert {name for name, _ in seen} >= {"connection", "_take", "_give"}
+    assert conn.execute("select count(*) from jobs").fetchone() == (2 + len(more),)

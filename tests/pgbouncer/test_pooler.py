@@ -1,12 +1,16 @@
 """Through a pooler in transaction mode everything works, and nothing is done that such a pooler cannot keep: case E3."""
 
 import asyncio
+import contextlib
 import json
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 from psycopg import AsyncConnection, Connection
@@ -15,7 +19,7 @@ from jobwell import App, StoreError, StoreUnavailable
 from jobwell.cli import main
 from jobwell.store import migrations
 from jobwell.store.path import probe
-from tests.pgbouncer.helpers import Bouncer
+from tests.pgbouncer.helpers import POOL, Bouncer
 from tests.waiting import auntil, until
 from tests.worker.helpers import Desk, working
 
@@ -92,6 +96,74 @@ async def test_an_async_caller_too(pooled: App, bouncer: Bouncer, conn: "Connect
             await note.aenqueue(1)
     assert conn.execute("select count(*) from jobs").fetchone() == (1,)
     await pooled.aclose()
+
+
+def test_callers_who_hold_every_connection_do_not_wait_for_one_more(
+    pooled: App, bouncer: Bouncer, conn: "Connection[Any]", left_behind: None
+) -> None:
+    """The first use asks who the store is over a connection of its own, and the pooler has none left."""
+    note = note_of(pooled)
+    together = threading.Barrier(POOL)
+
+    def work(n: int) -> None:
+        with psycopg.connect(bouncer.url, prepare_threshold=None) as caller:
+            caller.execute("select 1")
+            together.wait()
+            with pooled.within(caller):
+                note.enqueue(n)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(POOL) as threads:
+        list(threads.map(work, range(POOL)))
+    assert time.monotonic() - began < 10
+    assert conn.execute("select count(*) from jobs").fetchone() == (POOL,)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_async_callers_who_hold_every_connection_do_not_either(
+    pooled: App, bouncer: Bouncer, conn: "Connection[Any]", left_behind: None, driver: str
+) -> None:
+    note = note_of(pooled)
+    together = asyncio.Barrier(POOL)
+
+    async def by_psycopg(n: int) -> None:
+        async with await AsyncConnection.connect(bouncer.url, prepare_threshold=None) as caller:
+            await caller.execute("select 1")
+            await together.wait()
+            await note.using(conn=caller).aenqueue(n)
+
+    async def by_asyncpg(n: int) -> None:
+        caller = await asyncpg.connect(bouncer.url, statement_cache_size=0)
+        async with caller.transaction():
+            await caller.execute("select 1")
+            await together.wait()
+            await note.using(conn=caller).aenqueue(n)
+        await caller.close()
+
+    began = time.monotonic()
+    await asyncio.gather(*((by_psycopg if driver == "psycopg" else by_asyncpg)(n) for n in range(POOL)))
+    assert time.monotonic() - began < 10
+    assert conn.execute("select count(*) from jobs").fetchone() == (POOL,)
+    await pooled.aclose()
+
+
+def test_who_holds_every_connection_under_another_name_is_told_so(
+    pooled: App, bouncer: Bouncer, conn: "Connection[Any]", left_behind: None
+) -> None:
+    """Then neither identity nor address tell; nothing is said of a lost answer, for nothing was asked for."""
+    note = note_of(pooled)
+    with contextlib.ExitStack() as stack:
+        url = bouncer.url.replace("127.0.0.1", "localhost")
+        callers = [stack.enter_context(psycopg.connect(url, prepare_threshold=None)) for _ in range(POOL)]
+        for caller in callers:
+            caller.execute("select 1")
+        with pytest.raises(StoreUnavailable, match="leads to the store cannot be found out now") as told:
+            note.using(conn=callers[0]).enqueue(1)
+        assert not told.value.unsure
+        assert "lost" not in str(told.value)
+        for caller in callers:
+            caller.execute("select 1")
+    assert conn.execute("select count(*) from jobs").fetchone() == (0,)
 
 
 async def test_three_workers_share_four_connections(

@@ -9,8 +9,9 @@ from psycopg.errors import UniqueViolation
 
 from jobwell.client import correlation, transactions
 from jobwell.client.connections import Connections
+from jobwell.client.guard import Guard, Way
 from jobwell.client.handle import Enqueued, Handle
-from jobwell.client.transactions import Guard, Within
+from jobwell.client.transactions import Within
 from jobwell.core.catalog import Catalog
 from jobwell.core.errors import EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
@@ -134,16 +135,17 @@ class Client:
         lent = self._guard.plain(conn)
         lent.open()
         if not self._guard.known(lent):
-            self._guard.compare(lent, lent.run(self._identity()))
+            self._guard.prepare()  # before the caller's transaction holds anything, if it does not yet
+            self._guard.compare(lent.run(self._identity()), Way.of(lent))
         return lent
 
     async def _avouch(self, conn: Any) -> AsyncDoor:
         lent = self._guard.asynchronous(conn)
         await lent.open()
         if not self._guard.known(lent):
+            await asyncio.to_thread(self._guard.prepare)  # over a connection of its own, which must not hold up the loop
             found = await lent.run(self._identity())
-            await asyncio.to_thread(self._guard.ours)  # over a connection of its own, which must not hold up the loop
-            self._guard.compare(lent, found)
+            await asyncio.to_thread(self._guard.compare, found, Way.of(lent))
         return lent
 
     def _identity(self) -> "Generator[Any, list[tuple[Any, ...]], UUID | None]":

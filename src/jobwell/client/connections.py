@@ -34,7 +34,7 @@ class Connections:
         _all.add(self)
 
     def _begin(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may enqueue while its own thread makes the pool
         self._plain: Pool | None = None
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
 
@@ -74,15 +74,25 @@ class Connections:
             pool = self._loops.get(loop)
         if pool is None:
             pool = self._loops[loop] = self._database.apool("client", LARGEST)
+        if len(self._loops) > 1:
+            self._drop_closed()
         async with pool.connection() as conn:
             with self._database.telling():
                 yield conn
 
+    def _drop_closed(self) -> None:
+        # After `asyncio.run` nothing tells us that the loop is gone, and what a loop had to wait for may hold it: semaphores do.
+        for ref in self._loops.keyrefs():
+            loop = ref()
+            if loop is not None and loop.is_closed() and (pool := self._loops.pop(loop, None)) is not None:
+                pool.abandon()
+
     def close(self) -> None:
-        """Close the plain pool."""
+        """Close the plain pool, and those of loops that are closed."""
         pool, self._plain = self._plain, None
         if pool is not None:
             pool.close()
+        self._drop_closed()
 
     async def aclose(self) -> None:
         """Close the pools of this process and the running loop."""

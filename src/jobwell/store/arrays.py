@@ -25,14 +25,17 @@ class Uuids:
         self.packed = head + b"".join(parts)
 
 
-class _UuidsDumper(Dumper):
+class UuidsDumper(Dumper):
+    """Sends what is packed."""
+
     format = Format.BINARY
     oid = UUID_ARRAY_OID
 
     def dump(self, obj: Uuids) -> Buffer | None:
+        """Nothing is left to do."""
         return obj.packed
 
 
 def teach(conn: "AsyncConnection[Any]") -> None:
     """Let a connection take `Uuids`."""
-    conn.adapters.register_dumper(Uuids, _UuidsDumper)
+    conn.adapters.register_dumper(Uuids, UuidsDumper)

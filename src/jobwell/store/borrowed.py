@@ -8,11 +8,11 @@ Neither library is imported unless the object at hand comes from it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from psycopg import AsyncConnection, Connection
-from psycopg.pq import TransactionStatus
+from psycopg import AsyncConnection, Connection, NotSupportedError
+from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 
 from jobwell.core.errors import TransactionMisuse
 from jobwell.store import bulk
@@ -24,6 +24,11 @@ WHAT_MAY_COME = (
     "give a psycopg Connection or AsyncConnection, an asyncpg Connection,"
     " or a SQLAlchemy Session, Connection, AsyncSession or AsyncConnection"
 )
+PIPELINE = (
+    "the connection is in pipeline mode, in which the server carries out what was sent only later: an enqueue would return before"
+    " its job is stored, and in autocommit mode the job may be committed without your rows; enqueue outside `conn.pipeline()`."
+    " Nothing was enqueued"
+)
 FAILED = "the transaction has failed already and can only be rolled back; nothing was enqueued"
 
 
@@ -32,6 +37,7 @@ class Door(ABC):
 
     Attributes:
         key: stands for the database that the connection leads to: its address, or the driver's own connection.
+        address: host, port and database, as they were given to the driver; None where it does not tell.
         place: where that is, for an error.
     """
 
@@ -46,6 +52,11 @@ class Door(ABC):
     @property
     @abstractmethod
     def key(self) -> Any:
+        """See above."""
+
+    @property
+    @abstractmethod
+    def address(self) -> tuple[str, str, str] | None:
         """See above."""
 
     @property
@@ -127,12 +138,41 @@ def told(error: BaseException) -> BaseException:
     return misuse
 
 
-def address(driver: Any) -> Any:
-    """What stands for the database behind a driver's connection: host, port and name, or else the connection itself."""
+def key(driver: Any) -> Any:
+    """What stands for the database behind a driver's connection: host, address, port and name, or else the connection itself."""
     info = getattr(driver, "info", None)
     if info is None or not hasattr(info, "dbname"):
         return getattr(driver, "_con", None) or driver  # asyncpg's pool wraps a connection anew each time it lends it
-    return info.host or getattr(info, "hostaddr", ""), str(info.port), info.dbname
+    return info.host, getattr(info, "hostaddr", ""), str(info.port), info.dbname
+
+
+def address(driver: Any) -> tuple[str, str, str] | None:
+    """Host, port and database of a driver's connection, where the driver tells."""
+    info = getattr(driver, "info", None)
+    if info is not None and hasattr(info, "dbname"):
+        return info.host, str(info.port), info.dbname
+    where, name = getattr(driver, "_addr", None), getattr(getattr(driver, "_params", None), "database", None)  # asyncpg
+    if isinstance(where, str) and name:
+        folder, _, file = where.rpartition("/")
+        return folder, file.rpartition(".")[2], name
+    return (str(where[0]), str(where[1]), name) if isinstance(where, tuple) and name else None
+
+
+def in_pipeline(driver: Any) -> bool:
+    """Whether a driver's connection is in libpq's pipeline mode."""
+    try:
+        return bool(getattr(getattr(driver, "pgconn", None), "pipeline_status", PipelineStatus.OFF) != PipelineStatus.OFF)
+    except NotSupportedError:  # a libpq that is older than pipelines
+        return False
+
+
+def is_of(parameters: Mapping[str, Any], found: tuple[str, str, str] | None) -> bool:
+    """Whether an address is one of those that connection parameters name, by the letter."""
+    usual = {option.keyword.decode(): (option.val or b"").decode() for option in Conninfo.get_defaults()}
+    given = usual | {name: str(value) for name, value in parameters.items() if value}
+    hosts, ports = given["host"].split(","), given["port"].split(",")
+    pairs = zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False)
+    return found is not None and found[:2] in pairs and found[2] == (given["dbname"] or given["user"])
 
 
 # --- psycopg -------------------------------------------------------------------------------------------------------------
@@ -145,6 +185,8 @@ class _Psycopg(Door):
     def look(self) -> None:
         if self.connection.closed:
             raise TransactionMisuse("the connection given is closed; nothing was enqueued")
+        if in_pipeline(self.connection):
+            raise TransactionMisuse(PIPELINE)
         status = self.connection.info.transaction_status
         if self.connection.autocommit and status == TransactionStatus.IDLE:
             verb = "with" if isinstance(self, PlainDoor) else "async with"
@@ -157,6 +199,10 @@ class _Psycopg(Door):
 
     @property
     def key(self) -> Any:
+        return key(self.connection)
+
+    @property
+    def address(self) -> tuple[str, str, str] | None:
         return address(self.connection)
 
     @property
@@ -214,6 +260,10 @@ class _AsyncpgDoor(AsyncDoor):
 
     @property
     def key(self) -> Any:
+        return key(self.connection)
+
+    @property
+    def address(self) -> tuple[str, str, str] | None:
         return address(self.connection)
 
     async def execute(self, query: Query) -> list[Row]:

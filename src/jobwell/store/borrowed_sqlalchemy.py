@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection, TwoPhaseTransaction
 from sqlalchemy.exc import InvalidRequestError, MissingGreenlet, UnboundExecutionError
 
 from jobwell.core.errors import TransactionMisuse
-from jobwell.store.borrowed import FAILED, AsyncDoor, Door, PlainDoor, address
+from jobwell.store.borrowed import FAILED, PIPELINE, AsyncDoor, Door, PlainDoor, address, in_pipeline, key
 from jobwell.store.dialects import as_text, named
 from jobwell.store.statements import Query, Row
 
@@ -25,6 +25,10 @@ AUTOCOMMIT = (
 TWO_PHASES = (
     "a two-phase transaction cannot carry jobs: PostgreSQL prepares none that has told a worker of its jobs (NOTIFY);"
     " enqueue after commit. Nothing was enqueued"
+)
+ONE_BIND = "give the connection that holds your rows: `conn=session.connection(bind_arguments={'mapper': Order})`"
+MANY_BINDS = (
+    f"the session has binds for single classes or tables, so it has more than one transaction; {ONE_BIND}. Nothing was enqueued"
 )
 WHOLE: dict[str, Any] = {"stream_results": False, "yield_per": None}  # a cursor of the server takes no INSERT
 
@@ -58,6 +62,8 @@ def _check_connection(connection: Connection | None) -> None:
     chosen = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
     if chosen or getattr(connection.connection.dbapi_connection, "autocommit", False):
         raise TransactionMisuse(AUTOCOMMIT)
+    if in_pipeline(connection.connection.driver_connection):
+        raise TransactionMisuse(PIPELINE)
     transaction = connection.get_nested_transaction() or connection.get_transaction()
     if isinstance(connection.get_transaction(), TwoPhaseTransaction):
         raise TransactionMisuse(TWO_PHASES)
@@ -71,9 +77,13 @@ def _check_session(session: Any) -> None:
     if session.twophase:
         raise TransactionMisuse(TWO_PHASES)
     try:
-        _check_dialect(session.get_bind())
+        bind = session.get_bind()
     except UnboundExecutionError as error:
         raise _no_transaction(error) from error
+    _check_dialect(bind)
+    binds = getattr(session, "binds", None) or getattr(session, "_Session__binds", {})  # since 2.1, and a private name of 2.0's
+    if any(other is not bind for other in binds.values()):
+        raise TransactionMisuse(MANY_BINDS)
 
 
 def _no_transaction(error: InvalidRequestError) -> TransactionMisuse:
@@ -81,7 +91,7 @@ def _no_transaction(error: InvalidRequestError) -> TransactionMisuse:
     if isinstance(error, MissingGreenlet):
         advice = "; the engine is async: give the AsyncSession, and call `await task.aenqueue(…)`"
     elif isinstance(error, UnboundExecutionError):
-        advice = "; give the connection that holds your rows: `conn=session.connection(bind_arguments={'mapper': Order})`"
+        advice = f"; {ONE_BIND}"
     said = str(error).split(" (Background on this error")[0].strip().rstrip(".")
     return TransactionMisuse(f"the session has no transaction for a job: {said}{advice}. Nothing was enqueued")
 
@@ -94,6 +104,10 @@ class _Sqlalchemy(Door):
 
     @property
     def key(self) -> Any:
+        return key(self._opened.connection.driver_connection)
+
+    @property
+    def address(self) -> tuple[str, str, str] | None:
         return address(self._opened.connection.driver_connection)
 
     @property

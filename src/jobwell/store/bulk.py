@@ -7,12 +7,16 @@ from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.abc import PQGen
+from psycopg.generators import copy_end
+from psycopg.pq import TransactionStatus
 
-from jobwell.core.errors import EnqueueError
+from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import INLINE, insert
-from jobwell.store.statements import Program, Query, Statements, aask, arun, ask, run
+from jobwell.store.statements import OwnAsyncCursor, OwnCursor, Program, Query, Statements, aask, arun, ask, run
 
 SMALL = 200  # below it one INSERT by arrays is faster than a COPY
 PIECE = 2000
@@ -49,6 +53,9 @@ class Feed:
         self.small = len(self.head) < SMALL
         self._jobs = chain(() if self.small else self.head, stream)
         self.ended = self.small
+        self.transaction: str | None = None  # the caller's
+        self.stored = 0
+        self.lost = False  # the stream has ended that transaction
         if self.small:
             self._take(self.head)
 
@@ -67,6 +74,38 @@ class Feed:
                     " nothing was enqueued"
                 )
             seen.add(job.id)
+
+    def begin(self, statements: Statements) -> Program[None]:
+        """Note which transaction of the caller's this is."""
+        if self._eager:  # otherwise it is our own, and no stream can reach it
+            [(self.transaction,)] = yield statements("jobs.transaction")
+
+    def same(self, statements: Statements) -> Program[None]:
+        """Look whether the caller's transaction is still the one of the beginning: a stream may have ended it.
+
+        Raises:
+            TransactionMisuse: it is another one; what was stored shares the fate of the first.
+        """
+        if not self._eager:
+            return
+        try:
+            [(found,)] = yield statements("jobs.transaction_now")
+        except Exception as error:
+            if isinstance(error, TransactionMisuse | OSError) or hasattr(error, "sqlstate") or hasattr(error, "orig"):
+                raise
+            raise self._ended("over") from error  # the library has given up the connection together with its transaction
+        if found != self.transaction:
+            self.lost = True
+            [(fate,)] = yield statements("jobs.transaction_status", id=self.transaction)
+            raise self._ended(str(fate))
+
+    def _ended(self, fate: str) -> TransactionMisuse:
+        self.lost = True
+        return TransactionMisuse(
+            f"the stream of jobs has ended the transaction that they belong to: {self.stored} jobs of this call were stored in it"
+            f" before, and it is {fate}; nothing more was enqueued. A stream may read and write through the connection, but"
+            " neither commit nor roll back"
+        )
 
     def pieces(self) -> Iterator[list[NewJob]]:
         """All jobs, in pieces for an INSERT by arrays."""
@@ -116,22 +155,35 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
             run(conn, insert(statements, feed.head, feed.meta))
         return
     with conn.transaction():
-        [(now,)] = ask(conn, statements("jobs.now"))
-        while not feed.ended:
-            rows = feed.rows(now)
-            ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
-            with Cursor(conn) as cursor:
-                with cursor.copy(statements["jobs.copy_jobs"]) as copy:
-                    copy.set_types(_TYPES)
-                    for row in chain([ahead] if ahead else [], rows):
-                        copy.write_row(row)
-                if feed.large:
-                    with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                        copy.set_types(_PAYLOAD_TYPES)
-                        for job in feed.large:
-                            copy.write_row((job.id, job.args))
+        try:
+            _copy(conn, statements, feed)
+        except BaseException:
+            if (left := _left_open(conn)) is not None:
+                with contextlib.suppress(psycopg.Error):
+                    conn.wait(left)
+            raise
         if feed.queues:
             ask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
+
+
+def _copy(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
+    run(conn, feed.begin(statements))
+    [(now,)] = ask(conn, statements("jobs.now"))
+    while not feed.ended:
+        rows = feed.rows(now)
+        ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
+        run(conn, feed.same(statements))
+        with OwnCursor(conn) as cursor:
+            with cursor.copy(statements["jobs.copy_jobs"]) as copy:
+                copy.set_types(_TYPES)
+                for row in chain([ahead] if ahead else [], rows):
+                    copy.write_row(row)
+            if feed.large:
+                with cursor.copy(statements["jobs.copy_payloads"]) as copy:
+                    copy.set_types(_PAYLOAD_TYPES)
+                    for job in feed.large:
+                        copy.write_row((job.id, job.args))
+        feed.stored = len(feed.ids) // 16
 
 
 async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
@@ -141,22 +193,44 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
             await arun(conn, insert(statements, feed.head, feed.meta))
         return
     async with conn.transaction():
-        [(now,)] = await aask(conn, statements("jobs.now"))
-        while not feed.ended:
-            rows = feed.rows(now)
-            ahead = next(rows, None)
-            async with AsyncCursor(conn) as cursor:
-                async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
-                    copy.set_types(_TYPES)
-                    for row in chain([ahead] if ahead else [], rows):
-                        await copy.write_row(row)
-                if feed.large:
-                    async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                        copy.set_types(_PAYLOAD_TYPES)
-                        for job in feed.large:
-                            await copy.write_row((job.id, job.args))
+        try:
+            await _acopy(conn, statements, feed)
+        except BaseException:
+            if (left := _left_open(conn)) is not None:
+                with contextlib.suppress(psycopg.Error):
+                    await conn.wait(left)
+            raise
         if feed.queues:
             await aask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
+
+
+async def _acopy(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
+    await arun(conn, feed.begin(statements))
+    [(now,)] = await aask(conn, statements("jobs.now"))
+    while not feed.ended:
+        rows = feed.rows(now)
+        ahead = next(rows, None)
+        await arun(conn, feed.same(statements))
+        async with OwnAsyncCursor(conn) as cursor:
+            async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
+                copy.set_types(_TYPES)
+                for row in chain([ahead] if ahead else [], rows):
+                    await copy.write_row(row)
+            if feed.large:
+                async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
+                    copy.set_types(_PAYLOAD_TYPES)
+                    for job in feed.large:
+                        await copy.write_row((job.id, job.args))
+        feed.stored = len(feed.ids) // 16
+
+
+def _left_open(conn: "Connection[Any] | AsyncConnection[Any]") -> PQGen[Any] | None:
+    """What ends a COPY that nobody will end: a cancellation came when the server had begun it and the driver had not said so.
+
+    Otherwise the rollback would be refused, as "another command is already in progress".
+    """
+    active = conn.pgconn.transaction_status == TransactionStatus.ACTIVE
+    return copy_end(conn.pgconn, b"given up") if active else None
 
 
 def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
@@ -167,11 +241,17 @@ def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
         return
     yield statements("jobs.savepoint")
     try:
+        yield from feed.begin(statements)
         for piece in feed.pieces():
+            yield from feed.same(statements)
             yield from insert(statements, piece, feed.meta)
+            feed.stored += len(piece)
+        yield from feed.same(statements)
     except GeneratorExit:
         raise
     except BaseException:
+        if feed.lost:
+            raise
         with contextlib.suppress(Exception):  # where the connection is gone, the first error tells more
             yield from _undo(statements)
         raise

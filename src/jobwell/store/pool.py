@@ -7,10 +7,12 @@ for a place holds no connection.
 import asyncio
 import contextlib
 import os
+import queue
 import random
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -36,10 +38,10 @@ def pauses(longest: float = 1.0) -> Iterator[float]:
 
 
 class _Shelf(Generic[C]):
-    """Idle connections, the freshest first, with the time since when each has been idle."""
+    """Idle connections, the freshest last, with the time since when each has been idle. For any thread and signal handler."""
 
     def __init__(self) -> None:
-        self._idle: list[tuple[C, float]] = []
+        self._idle: deque[tuple[C, float]] = deque()  # whose single steps need no lock
         self._pid = os.getpid()
 
     def __del__(self) -> None:
@@ -51,7 +53,10 @@ class _Shelf(Generic[C]):
         return len(self._idle)
 
     def take(self) -> tuple[C, float] | None:
-        return self._idle.pop() if self._idle else None
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def put(self, conn: C) -> None:
         self._idle.append((conn, time.monotonic()))
@@ -61,10 +66,13 @@ class _Shelf(Generic[C]):
         if os.getpid() != self._pid:
             return
         limit = time.monotonic() - older_than
-        stale = [conn for conn, since in self._idle if since <= limit]
-        self._idle = [(conn, since) for conn, since in self._idle if since > limit]
-        for conn in stale:
-            conn.pgconn.finish()
+        with contextlib.suppress(IndexError):
+            while True:
+                conn, since = self._idle.popleft()
+                if since > limit:
+                    self._idle.appendleft((conn, since))
+                    return
+                conn.pgconn.finish()
 
 
 def _reusable(conn: PlainConnection | LoopConnection) -> bool:
@@ -73,6 +81,9 @@ def _reusable(conn: PlainConnection | LoopConnection) -> bool:
 
 class Pool:
     """Plain connections, for any thread.
+
+    Also for a signal handler that runs in the middle of anything here: there are no locks to wait for, but a queue of places,
+    which Python makes for that.
 
     Args:
         connect: makes one, within so many seconds.
@@ -84,9 +95,11 @@ class Pool:
         self._connect = connect
         self._patience = patience
         self._largest = largest
-        self._places = threading.BoundedSemaphore(largest)
-        self._guard = threading.Lock()
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(largest):
+            self._places.put(None)
         self._shelf: _Shelf[PlainConnection] = _Shelf()
+        self._cleaning = threading.Lock()  # held by the planned cleaning; nobody waits for it
         self._cleaner: threading.Timer | None = None
         self._closed = False
         self._reason = ""
@@ -106,20 +119,18 @@ class Pool:
 
     def _take(self) -> PlainConnection:
         until = time.monotonic() + self._patience
-        if not self._places.acquire(timeout=self._patience):
-            raise _full(self._largest, self._patience, self._reason)
         try:
-            while (found := self._shelf_take()) is not None:
+            self._places.get(timeout=self._patience)
+        except queue.Empty:
+            raise _full(self._largest, self._patience, self._reason) from None
+        try:
+            while (found := self._shelf.take()) is not None:
                 if self._lives(*found):
                     return found[0]
             return self._make(until)
         except BaseException:
-            self._places.release()
+            self._places.put(None)
             raise
-
-    def _shelf_take(self) -> tuple[PlainConnection, float] | None:
-        with self._guard:
-            return self._shelf.take()
 
     def _lives(self, conn: PlainConnection, since: float) -> bool:
         idle = time.monotonic() - since
@@ -130,8 +141,7 @@ class Pool:
             conn.execute("")
         except psycopg.Error:
             conn.close()
-            with self._guard:
-                self._shelf.clear(older_than=min(idle, PROVE_AFTER))  # what rested as long will be no better
+            self._shelf.clear(older_than=min(idle, PROVE_AFTER))  # what rested as long will be no better
             return False
         conn.silence = usual
         return True
@@ -151,35 +161,43 @@ class Pool:
         raise AssertionError  # the pauses have no end
 
     def _give(self, conn: PlainConnection) -> None:
-        with self._guard:
+        # What was asked for is done, perhaps committed: nothing here may say otherwise, nor cost a place.
+        try:
             if not self._closed and _reusable(conn):
                 self._shelf.put(conn)
                 self._plan_cleaning()
             else:
                 conn.close()
-        self._places.release()
+            if self._closed:
+                self._shelf.clear()
+        finally:
+            self._places.put(None)
 
     def _plan_cleaning(self) -> None:
-        if self._cleaner is None:
-            self._cleaner = threading.Timer(REST, _clean, [weakref.ref(self)])
-            self._cleaner.daemon = True
-            self._cleaner.start()
+        if not self._cleaning.acquire(blocking=False):
+            return
+        try:
+            timer = threading.Timer(REST, _clean, [weakref.ref(self)])
+            timer.daemon = True
+            timer.start()
+        except RuntimeError:  # no more threads: the next connection that is given back tries again
+            self._cleaning.release()
+        else:
+            self._cleaner = timer
 
     def clean(self) -> None:
         """Close what has not been used for long."""
-        with self._guard:
-            self._cleaner = None
-            self._shelf.clear(older_than=REST)
-            if len(self._shelf):
-                self._plan_cleaning()
+        self._cleaning.release()
+        self._shelf.clear(older_than=REST)
+        if len(self._shelf):
+            self._plan_cleaning()
 
     def close(self) -> None:
         """Close them; those in use when they are given back."""
-        with self._guard:
-            self._closed = True
-            self._shelf.clear()
-            if self._cleaner is not None:
-                self._cleaner.cancel()
+        self._closed = True
+        self._shelf.clear()
+        if self._cleaner is not None:
+            self._cleaner.cancel()
 
 
 class LoopPool:
@@ -197,7 +215,7 @@ class LoopPool:
         self._largest = largest
         self._places = asyncio.Semaphore(largest)
         self._shelf: _Shelf[LoopConnection] = _Shelf()
-        self._cleaner: asyncio.TimerHandle | None = None
+        self._cleaning = False  # the handle itself would hold the loop, and so keep it and this pool for ever
         self._closed = False
         self._reason = ""
 
@@ -272,22 +290,25 @@ class LoopPool:
             self._places.release()
 
     def _plan_cleaning(self) -> None:
-        if self._cleaner is None:
-            self._cleaner = asyncio.get_running_loop().call_later(REST, _clean, weakref.ref(self))
+        if not self._cleaning:
+            asyncio.get_running_loop().call_later(REST, _clean, weakref.ref(self))
+            self._cleaning = True
 
     def clean(self) -> None:
         """Close what has not been used for long."""
-        self._cleaner = None
+        self._cleaning = False
         self._shelf.clear(older_than=REST)
         if len(self._shelf):
             self._plan_cleaning()
 
     async def close(self) -> None:
         """Close them; those in use when they are given back."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """As `close`; needs no loop, so that it also serves when the loop is closed."""
         self._closed = True
         self._shelf.clear()
-        if self._cleaner is not None:
-            self._cleaner.cancel()
 
 
 def _clean(pool: "weakref.ref[Pool] | weakref.ref[LoopPool]") -> None:

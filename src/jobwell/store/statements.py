@@ -11,8 +11,12 @@ from importlib.resources import files
 from typing import Any, TypeVar
 from uuid import UUID
 
+import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import tuple_row
+
+from jobwell.store.arrays import Uuids, UuidsDumper
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -110,19 +114,48 @@ async def arun(conn: "AsyncConnection[Any]", program: Program[T]) -> T:
         return value
 
 
+# What a caller has taught its connection plays no part in what is stored or read; nor does what a program teaches psycopg later.
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+_ADAPTERS.register_dumper(Uuids, UuidsDumper)
+
+
+class OwnCursor(Cursor[Row]):
+    """A cursor of our own on any connection, also a lent one: with our adapters, and rows as tuples."""
+
+    def __init__(self, conn: "Connection[Any]") -> None:
+        super().__init__(conn, row_factory=tuple_row)
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Ours."""
+        return _ADAPTERS
+
+
+class OwnAsyncCursor(AsyncCursor[Row]):
+    """The same for async code."""
+
+    def __init__(self, conn: "AsyncConnection[Any]") -> None:
+        super().__init__(conn, row_factory=tuple_row)
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Ours."""
+        return _ADAPTERS
+
+
 def ask(conn: "Connection[Any]", query: Query) -> list[Row]:
     """One statement and its answer.
 
     Answers come in binary: as text, times would depend on the session's DateStyle. The cursor is of our own making, since row
     and cursor factories of a caller's connection are made for the caller.
     """
-    cursor = Cursor(conn, row_factory=tuple_row)
+    cursor = OwnCursor(conn)
     cursor.execute(query.sql, query.parameters, binary=True)
     return cursor.fetchall() if cursor.description else []
 
 
 async def aask(conn: "AsyncConnection[Any]", query: Query) -> list[Row]:
     """As `ask`, on an async connection."""
-    cursor = AsyncCursor(conn, row_factory=tuple_row)
+    cursor = OwnAsyncCursor(conn)
     await cursor.execute(query.sql, query.parameters, binary=True)
     return await cursor.fetchall() if cursor.description else []

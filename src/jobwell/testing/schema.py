@@ -207,3 +207,6 @@ class _AsyncLender:
 
     async def close(self) -> None:
         """The connections stay: they belong to no loop."""
+
+    def abandon(self) -> None:
+        """They stay as well."""

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session, scoped_session, sessionmaker
 
-from jobwell import App, TransactionMisuse
+from jobwell import App, NewJob, TransactionMisuse
 from jobwell.client.task import Task
 from tests.client.helpers import count, one
 from tests.client.within.ways import AlchemySession, AsyncAlchemySessionAsyncpg
@@ -281,6 +281,41 @@ def test_a_session_with_a_bind_for_each_class(note: Task[..., None], conn: Conne
         note.using(conn=session.connection(bind_arguments={"mapper": Order})).enqueue(2)
         session.commit()
     assert (count(conn), count(conn, "orders")) == (1, 1)
+
+
+def test_a_session_with_a_default_bind_and_another_for_a_class(
+    note: Task[..., None], conn: Connection[Any], engine: Engine
+) -> None:
+    """The rows of that class have a transaction of their own, and may be in another database."""
+    another = sqlalchemy.create_engine(engine.url)
+    with Session(engine, binds={Order: another}) as session:
+        refused(note, session, "has more than one transaction; give the connection that holds your rows")
+    with Session(engine, binds={Order: engine}) as session:
+        note.using(conn=session).enqueue(2)
+        session.commit()
+    another.dispose()
+    assert count(conn) == 1
+
+
+@pytest.mark.parametrize("at", [300, 1200, 1499])
+@pytest.mark.parametrize("kind", ["session", "connection"])
+def test_a_stream_that_commits_is_told_how_much_was_stored(
+    app: App, note: Task[..., None], conn: Connection[Any], engine: Engine, kind: str, at: int
+) -> None:
+    with Session(engine) if kind == "session" else engine.connect() as lent:
+
+        def stream() -> Iterator[NewJob]:
+            for n in range(1500):
+                if n == at:
+                    lent.execute(text("select 1"))
+                    lent.commit()
+                yield note.job(n)
+
+        stored = at // 500 * 500
+        with pytest.raises(TransactionMisuse, match=f"has ended the transaction that they belong to: {stored} jobs"):
+            app.enqueue_many(stream(), conn=lent)
+        lent.rollback()
+    assert count(conn) == stored
 
 
 def test_a_lost_connection_is_refused(note: Task[..., None], conn: Connection[Any], engine: Engine) -> None:

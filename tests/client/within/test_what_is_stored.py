@@ -10,12 +10,13 @@ import psycopg
 import pytest
 from psycopg import ClientCursor, Connection, RawCursor, rows
 from psycopg.adapt import Loader
+from psycopg.types.string import StrBinaryDumper, StrDumper
 from sqlalchemy import event
 
 from jobwell import App
 from jobwell.client.task import Task
 from tests.client.helpers import one
-from tests.client.within.ways import AsyncAlchemySessionAsyncpg, Asyncpg, AsyncpgPool, Psycopg, Way
+from tests.client.within.ways import AsyncAlchemySessionAsyncpg, Asyncpg, AsyncpgPool, AsyncPsycopg, Psycopg, Way
 
 pytestmark = pytest.mark.asyncio
 HARD = "quotes ' \" \\ \\\\ {a,b} NULL %s %(x)s :x ::y $1 \n\t ж 漢 \U0001f600 \\u0041 \x7f"
@@ -139,3 +140,27 @@ async def test_rows_of_an_async_psycopg_connection(aapp: App, note: Task[..., An
         ids = await aapp.aenqueue_many((note.job(n) for n in range(300)), conn=there)
     assert isinstance(ids[0], UUID)
     assert one(conn, "select count(*) from jobs") == 301
+
+
+class Loud(StrDumper):
+    """A caller's own idea of text."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.upper())
+
+
+class LoudBinary(StrBinaryDumper):
+    """The same in binary, as COPY takes it."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.upper())
+
+
+@pytest.mark.parametrize("kind", [AsyncPsycopg, Psycopg], ids=["async psycopg", "psycopg"])
+async def test_dumpers_on_the_callers_connection_change_nothing(
+    aapp: App, note: Task[..., Any], conn: Connection[Any], way: Way
+) -> None:
+    way.lent.adapters.register_dumper(str, Loud)
+    way.lent.adapters.register_dumper(str, LoudBinary)
+    await compare(aapp, note, conn, way)
+    assert {queue for (queue,) in conn.execute("select queue from jobs")} == {"default"}

@@ -49,6 +49,16 @@ release savepoint jobwell;
 -- name: rollback_to_savepoint
 rollback to savepoint jobwell;
 
+-- name: transaction
+-- Numbers as text, for any driver.
+select pg_current_xact_id()::text;
+
+-- name: transaction_now
+select pg_current_xact_id_if_assigned()::text;
+
+-- name: transaction_status
+select pg_xact_status(:id::text::xid8);
+
 -- name: now
 select jobwell.now();
 

@@ -20,7 +20,8 @@ def cancel(jobs: tuple[str, ...], **given: Any) -> int:
     A running async task is cancelled where it awaits. A plain function cannot be stopped: it sees `ctx.cancelled`, and its
     time limit holds. A task that comes to its end all the same has succeeded, and is told so. A cancelled job is final.
 
-    Many jobs are one action that goes on piece by piece; should this command die, a worker goes on with it.
+    Many jobs are one action that goes on piece by piece; should this command die, a worker goes on with it. Ctrl-C and
+    SIGTERM stop the action: the rest is not touched.
 
     \b
     Examples:

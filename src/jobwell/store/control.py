@@ -10,6 +10,7 @@ import orjson
 
 from jobwell.core.errors import Conflict, NotFound
 from jobwell.core.filters import Selection
+from jobwell.core.ids import new_id
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements
 
@@ -124,10 +125,12 @@ def count(statements: Statements, verb: Verb, chosen: Selection) -> Program[int]
     return int(rows[0][0])
 
 
-def begin(statements: Statements, verb: Verb, chosen: Selection, *, actor: str, why: str | None, total: int) -> Program[UUID]:
-    """Write an action on many jobs down, so that any process can go on with it."""
+def begin(
+    statements: Statements, verb: Verb, chosen: Selection, *, actor: str, why: str | None, total: int, id: UUID | None = None
+) -> Program[UUID]:
+    """Write an action on many jobs down, so that any process can go on with it. Its id is the caller's, or a new one."""
     stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
-    rows = yield statements("control.begin", actor=actor, verb=verb, chosen=stored, total=total, why=why)
+    rows = yield statements("control.begin", id=id or new_id(), actor=actor, verb=verb, chosen=stored, total=total, why=why)
     action: UUID = rows[0][0]
     yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action),
                             detail={"filter": chosen.said(), "total": total, "why": why})  # fmt: skip

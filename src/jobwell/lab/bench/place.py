@@ -177,8 +177,8 @@ def open_bench(settings: Settings, say: Say, *, own_database: bool = False) -> I
 def frozen(bench: Bench, pids: Iterable[int]) -> Iterator[None]:
     """Hold the workers still while the jobs are put in, so that all of them wait when the clock starts.
 
-    Not in the middle of a transaction of theirs, which would hold its locks for as long. For seconds only: a worker that is silent
-    for longer than its lease is declared dead.
+    Not in the middle of a transaction of theirs, which would hold its locks for as long. For seconds only: a worker that is
+    silent for longer than its lease is declared dead.
     """
     held = [psutil.Process(pid) for pid in pids]
     until = time.monotonic() + PATIENCE

@@ -77,7 +77,7 @@ select q.id from jobwell.quarantine q
  order by q.id limit :limit;
 
 -- name: begin
-insert into jobwell.bulk_actions (actor, verb, chosen, total, why) values (:actor, :verb, :chosen::json, :total::integer, :why) returning id;
+insert into jobwell.bulk_actions (id, actor, verb, chosen, total, why) values (:id, :actor, :verb, :chosen::json, :total::integer, :why) returning id;
 
 -- name: take
 -- One driver at a time: another one finds the row locked, and leaves it alone.

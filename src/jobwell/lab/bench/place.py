@@ -26,8 +26,8 @@ from jobwell.settings import Settings, load
 from jobwell.store import migrations
 from jobwell.store.database import Database, check_fitness
 
-SCHEMA = "jobwell_bench"
-DATABASE = "jobwell_bench_pinned"  # as store/sql/bench.sql names it
+SCHEMA = "jobwell_bench"  # these three as store/sql/bench.sql has them
+DATABASE = "jobwell_bench_pinned"
 NOTE = "made by jobwell bench, dropped by it"
 FLOOR_BATCH = 500
 SLOTS = 1000  # as the peers ran with batches of 500 to 2,000
@@ -157,6 +157,7 @@ def open_bench(settings: Settings, say: Say, *, own_database: bool = False) -> I
         own_database: a database and not only a schema, for what would otherwise reach the other tables of the database.
 
     Raises:
+        JobwellError: what has the name of the place is somebody else's; nothing was touched.
         StoreRefused: this role may not create what is needed.
         StoreUnavailable: the server cannot be reached.
     """
@@ -280,6 +281,9 @@ def _own_database(guard: "psycopg.Connection[Any]", home: Database, say: Say) ->
 @contextmanager
 def _tables(database: Database, app: App) -> Iterator[None]:
     _drop(database)
+    with database.connect("bench", direct=True) as conn, database.telling(), conn.transaction():
+        conn.execute(database.statements["bench.create_schema"])
+        conn.execute(database.statements["bench.note_schema"])
     try:
         migrations.migrate(database)
         yield
@@ -290,7 +294,13 @@ def _tables(database: Database, app: App) -> Iterator[None]:
 
 
 def _drop(database: Database) -> None:
-    with database.connect("bench", direct=True) as conn, database.telling():
+    with database.connect("bench", direct=True) as conn, database.telling(), conn.transaction():
+        there = conn.execute(database.statements["bench.schema"]).fetchall()
+        if there and there[0][0] != NOTE:
+            raise JobwellError(
+                f"there is a schema {SCHEMA!r} that no benchmark has made; nothing was touched. Rename it, or drop it if it may"
+                " go, and start again"
+            )
         migrations.drop(conn, SCHEMA)
 
 

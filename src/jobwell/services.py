@@ -55,7 +55,8 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
         if os.environ.get("JOBWELL_CHILD"):
             signals.on_end_of(sys.stdin.fileno(), loop, made.stop)
         log.info("worker %s serves %s with %d slots", made.id, ", ".join(made.queues), made.slots)
-        code = await made.run()
+        with app.database.telling():  # at the start: later each loop looks after its own errors
+            code = await made.run()
         if os.environ.get("JOBWELL_CHILD"):
             # Everything is handed back. A job that swallows its cancellation, or a thread that is stuck, must not keep the
             # process: it would live on as a zombie in the place of its successor.

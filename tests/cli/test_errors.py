@@ -1,11 +1,23 @@
 """One clear sentence and an exit code for everything that can be wrong; never a traceback."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg import Connection, sql
+from psycopg.conninfo import conninfo_to_dict
 
 from jobwell import App
+from jobwell.core.errors import SchemaMismatch, StoreError, StoreRefused, StoreUnavailable
+from jobwell.store.database import last_word
 from tests.cli.conftest import Cli
+
+Conn = Connection[Any]
 
 
 @pytest.mark.parametrize(
@@ -86,3 +98,82 @@ def test_unknown_job(cli: Cli) -> None:
     said = cli("jobs", "show", "01a228ab-083f-723d-9bd0-0bb8f86e964f")
     assert said.code == 3
     assert "there is no job" in said.err
+
+
+@pytest.fixture
+def poor(conn: Conn, database_url: str) -> Iterator[str]:
+    """The URL of a role that may see nothing of the store."""
+    role = f"jwpoor_{os.getpid()}"
+    name = sql.Identifier(role)
+    conn.execute(sql.SQL("drop role if exists {}").format(name))
+    conn.execute(sql.SQL("create role {} login password 'only-here'").format(name))
+    parts = conninfo_to_dict(database_url) | {"user": role, "password": "only-here"}
+    query = "&".join(f"{key}={value}" for key, value in parts.items() if key not in ("dbname", "user", "password"))
+    yield f"postgresql://{role}:only-here@/{parts['dbname']}?{query}"
+    conn.execute(sql.SQL("drop owned by {}").format(name))
+    conn.execute(sql.SQL("drop role {}").format(name))
+
+
+COMMANDS = (
+    "status", "jobs list", "quarantine list", "queues list", "workers list", "store size", "store prune --yes", "migrate",
+    "jobs cancel --all --yes", "actions list", "jobs enqueue t --arg x=1", "queues pause default --why x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_role_without_rights_is_told_which_it_lacks(cli: Cli, poor: str, command: str) -> None:
+    said = cli(*command.split(), JOBWELL_DATABASE_URL=poor)
+    assert said.code == 78, said.err
+    assert "the role 'jwpoor_" in said.err
+    assert "grant usage on schema" in said.err
+    assert "Traceback" not in said.err
+    assert "only-here" not in said.err
+
+
+def test_a_worker_without_rights_ends(cli: Cli, conn: Conn, app: App, poor: str, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("from jobwell import App\napp = App()\n@app.task(name='t')\nasync def t() -> None: ...\n")
+    said = cli("worker", "shop:app", JOBWELL_DATABASE_URL=poor)
+    assert said.code == 78, said.err
+    role, schema = sql.Identifier(f"jwpoor_{os.getpid()}"), sql.Identifier(app.settings.schema)
+    conn.execute(sql.SQL("grant usage on schema {} to {}").format(schema, role))
+    conn.execute(sql.SQL("grant select on all tables in schema {} to {}").format(schema, role))
+    said = cli("worker", "shop:app", JOBWELL_DATABASE_URL=poor)  # it may look, and not register
+    assert said.code == 78, said.err
+    assert "grant select, insert, update, delete" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (psycopg.errors.InsufficientPrivilege("no"), StoreRefused),
+        (psycopg.errors.UndefinedTable("no"), SchemaMismatch),
+        (psycopg.OperationalError("gone"), StoreUnavailable),
+        (psycopg.errors.DivisionByZero("no\nLINE 1"), StoreError),
+    ],
+)
+def test_what_nobody_has_told_is_told_at_last(error: Exception, kind: type[Exception]) -> None:
+    told = last_word(error)
+    assert type(told) is kind
+    assert "LINE" not in str(told)
+    assert last_word(ValueError("a fault of our own")) is None
+
+
+def raw(app: App, tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBWELL_")}
+    environ = {**clean, "JOBWELL_DATABASE_URL": app.settings.url, "JOBWELL_SCHEMA": app.settings.schema, "PY": sys.executable}
+    return subprocess.run(
+        ["sh", "-c", script], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("command", ["status", "status -o json", "jobs list", "queues list -o csv"])
+def test_a_full_disk_under_the_output_is_a_sentence(app: App, tmp_path: Path, command: str) -> None:
+    said = raw(app, tmp_path, f'"$PY" -m jobwell {command} > /dev/full')
+    assert said.returncode == 1, said.stderr
+    assert said.stderr.startswith("jobwell: ")
+    assert "No space left" in said.stderr
+    assert said.stderr.count("\n") == 1
+    assert raw(app, tmp_path, f'"$PY" -m jobwell {command} >&-').stderr == ""
+    assert raw(app, tmp_path, f'"$PY" -m jobwell {command} >&- 2>&-').returncode == 0

@@ -179,7 +179,7 @@ def test_a_signal_leaves_nothing_behind(database_url: str, left: Left, tmp_path:
         assert len(family) >= 2  # the supervisor and its worker
         running.send_signal(number)
         rest = running.stderr.read()
-        assert running.wait(30) == 130
+        assert running.wait(30) == 130, rest
     assert "Traceback" not in rest
     assert rest.strip().endswith("stopped")
     assert left() == []

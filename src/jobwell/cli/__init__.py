@@ -6,6 +6,8 @@ import io
 import os
 import re
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -97,8 +99,30 @@ def root() -> None:
 _keep_lines(root)
 
 
+def _refuse(error: errors.JobwellError) -> NoReturn:
+    click.echo(f"jobwell: {visible(error.message)}", err=True)
+    sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
+
+
+def _say_no_more() -> None:
+    """What waits to be printed would fail again at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(error: Exception) -> errors.JobwellError | None:
+    """An error of the driver that slipped through, in our words."""
+    if "psycopg" not in sys.modules:
+        return None
+    from jobwell.store.database import last_word
+
+    return last_word(error)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller: what is said goes nowhere, and into no connection of ours
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have becomes '?', and is no reason to stop
             stream.reconfigure(errors="replace")
@@ -114,9 +138,17 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(visible(said.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except errors.JobwellError as error:
-        click.echo(f"jobwell: {visible(error.message)}", err=True)
-        sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
+        _refuse(error)
     except BrokenPipeError:  # `jobwell jobs list | head`: what is left to say goes nowhere, and that is no failure
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         sys.exit(0)
+    except OSError as error:  # a full disk under the output, a file that cannot be read
+        _say_no_more()
+        what = f"{error.filename}: " if error.filename else "what is printed, or another file, cannot be written or read: "
+        _refuse(errors.JobwellError(f"{what}{error.strerror or error}"))
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        _refuse(told)
     sys.exit(code if isinstance(code, int) else 0)

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict
 
-from jobwell.core.errors import SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
+from jobwell.core.errors import JobwellError, SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
 from jobwell.settings import Settings, masked
 from jobwell.store.arrays import teach
 from jobwell.store.pool import LoopPool, Pool
@@ -23,6 +23,8 @@ ADVICE = {
     "permission denied": "check user, password and access rules",
     "unsupported startup parameter": "take it out of the URL: a pooler does not pass it on",
 }
+# What statements find that were written for tables of this release.
+OLDER = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction)
 UNSENT_OR_UNDONE = ("53", "57014", "40")  # refused for want of room, cancelled, or rolled back: it took no effect
 WHO = "select pg_backend_pid()"
 USES_BEFORE_PREPARING = 5
@@ -168,7 +170,9 @@ class Database:
         """
         try:
             yield
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction) as error:
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise StoreRefused(self._lacks_rights(error)) from error
+        except OLDER as error:
             lacks = f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones"
             raise SchemaMismatch(self._moved() or f"{lacks}; run `jobwell migrate`") from error
         except psycopg.OperationalError as error:
@@ -185,9 +189,22 @@ class Database:
             return ""
         return found.sentence if found is not None else ""
 
+    def _lacks_rights(self, error: psycopg.Error) -> str:
+        schema = self.settings.schema
+        try:
+            role = str(conninfo_to_dict(self.url).get("user") or "")
+        except psycopg.Error:
+            role = ""
+        named = f"the role {role!r}" if role else "this role"
+        to = f'"{role}"' if role else "it"
+        return (
+            f"{self.place}: {named} may not do this: {first_line(error)}. Nothing was changed by it; use the role that owns the"
+            f" tables, or let that one `grant usage on schema {schema} to {to}` and `grant select, insert, update, delete on all"
+            f" tables in schema {schema} to {to}`; tables are made, and old days dropped, by the owner only"
+        )
+
     def _unreachable(self, error: psycopg.Error, *, sent: bool) -> NoReturn:
-        said = str(error).strip().splitlines()
-        reason = said[0].strip() if said else type(error).__name__
+        reason = first_line(error)
         state = error.sqlstate or ""
         if state == "57014":
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
@@ -220,6 +237,23 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
             f"default_transaction_isolation is {isolation!r} here, and a worker needs 'read committed': give its role that by"
             " `alter role … set default_transaction_isolation = 'read committed'`"
         )
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of the driver says, without the places and hints below it."""
+    said = str(error).strip().splitlines()
+    return said[0].strip() if said else type(error).__name__
+
+
+def last_word(error: BaseException) -> JobwellError | None:
+    """An error of the driver that nobody has told, as one of ours; None: it is none of the driver's."""
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return StoreRefused(f"the role may not do this: {first_line(error)}; use the role that owns the tables")
+    if isinstance(error, OLDER):
+        return SchemaMismatch(f"the tables are not those of this release: {first_line(error)}; run `jobwell migrate`")
+    if isinstance(error, psycopg.OperationalError):
+        return StoreUnavailable(f"the database cannot be used now: {first_line(error)}", unsure=True)
+    return StoreError(f"the database refused a statement: {first_line(error)}") if isinstance(error, psycopg.Error) else None
 
 
 def is_lost(error: BaseException) -> bool:

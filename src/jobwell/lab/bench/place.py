@@ -24,7 +24,7 @@ from jobwell.core.job import NewJob
 from jobwell.lab import meter, tasks
 from jobwell.settings import Settings, load
 from jobwell.store import migrations
-from jobwell.store.database import Database, check_fitness
+from jobwell.store.database import Database, check_fitness, first_line
 
 SCHEMA = "jobwell_bench"  # these three as store/sql/bench.sql has them
 DATABASE = "jobwell_bench_pinned"
@@ -162,7 +162,7 @@ def open_bench(settings: Settings, say: Say, *, own_database: bool = False) -> I
         StoreUnavailable: the server cannot be reached.
     """
     home = Database(settings)  # an embedded server is started here, once, for the workers too
-    with _stoppable(), home.connect("bench", direct=True) as guard, home.telling(), _telling_rights(home):
+    with _stoppable(), home.connect("bench", direct=True, patience=PATIENCE) as guard, home.telling(), _telling_rights(home):
         _wait_for_turn(guard, home, say)
         with _own_database(guard, home, say) if own_database else nullcontext(home.url) as url:
             direct = url if url != home.url else home.settings.direct_url or url
@@ -234,9 +234,12 @@ def _stoppable() -> Iterator[None]:
 def _telling_rights(home: Database) -> Iterator[None]:
     try:
         yield
-    except psycopg.errors.InsufficientPrivilege as error:
+    except (psycopg.errors.InsufficientPrivilege, StoreRefused) as error:
+        cause = error.__cause__ if isinstance(error, StoreRefused) else error
+        if not isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            raise
         raise StoreRefused(
-            f"{home.place}: {str(error).splitlines()[0]}; a benchmark makes a schema {SCHEMA!r} of its own:"
+            f"{home.place}: {first_line(cause)}; a benchmark makes a schema {SCHEMA!r} of its own:"
             " give a role that may create one, or another database"
         ) from error
 

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -99,18 +98,19 @@ def root() -> None:
 _keep_lines(root)
 
 
-def _refuse(error: errors.JobwellError) -> NoReturn:
-    click.echo(f"jobwell: {visible(error.message)}", err=True)
-    sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
-
-
 def _say_no_more() -> None:
     """What waits to be printed would fail again at the end of the process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _told(error: Exception) -> errors.JobwellError | None:
-    """An error of the driver that slipped through, in our words."""
+    """An error in our words, also one of the system or of the driver that slipped through; None: a fault of the program."""
+    if isinstance(error, errors.JobwellError):
+        return error
+    if isinstance(error, OSError):  # a full disk under the output, a file that cannot be read
+        _say_no_more()
+        what = f"{error.filename}: " if error.filename else "what is printed, or another file, cannot be written or read: "
+        return errors.JobwellError(f"{what}{error.strerror or error}")
     if "psycopg" not in sys.modules:
         return None
     from jobwell.store.database import last_word
@@ -118,14 +118,18 @@ def _told(error: Exception) -> errors.JobwellError | None:
     return last_word(error)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: what is said goes nowhere, and into no connection of ours
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have becomes '?', and is no reason to stop
             stream.reconfigure(errors="replace")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+    _open_streams()
     try:
         code = root.main(args=arguments, prog_name="jobwell", standalone_mode=False)
         sys.stdout.flush()
@@ -137,18 +141,13 @@ def main(arguments: list[str] | None = None) -> None:
         error.show(said)
         click.echo(visible(said.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
-    except errors.JobwellError as error:
-        _refuse(error)
     except BrokenPipeError:  # `jobwell jobs list | head`: what is left to say goes nowhere, and that is no failure
         _say_no_more()
         sys.exit(0)
-    except OSError as error:  # a full disk under the output, a file that cannot be read
-        _say_no_more()
-        what = f"{error.filename}: " if error.filename else "what is printed, or another file, cannot be written or read: "
-        _refuse(errors.JobwellError(f"{what}{error.strerror or error}"))
     except Exception as error:
         told = _told(error)
         if told is None:
             raise
-        _refuse(told)
+        click.echo(f"jobwell: {visible(told.message)}", err=True)
+        sys.exit(next((code for kind, code in _CODES if isinstance(told, kind)), 1))
     sys.exit(code if isinstance(code, int) else 0)

@@ -177,3 +177,19 @@ def test_a_full_disk_under_the_output_is_a_sentence(app: App, tmp_path: Path, co
     assert said.stderr.count("\n") == 1
     assert raw(app, tmp_path, f'"$PY" -m jobwell {command} >&-').stderr == ""
     assert raw(app, tmp_path, f'"$PY" -m jobwell {command} >&- 2>&-').returncode == 0
+
+
+WHY = ("jobs", "why", "01a228ab-083f-723d-9bd0-0bb8f86e964f")
+
+
+@pytest.mark.parametrize(("column", "command"), [("jobs.gate", WHY), ("workers.tasks", ("status",))])
+def test_older_tables_are_told_as_such(cli: Cli, conn: Conn, column: str, command: tuple[str, ...]) -> None:
+    table, name = column.split(".")
+    change = sql.SQL("alter table {} rename column {} to {}")
+    conn.execute(change.format(sql.Identifier(table), sql.Identifier(name), sql.Identifier("former")))
+    try:
+        said = cli(*command)
+        assert said.code == 78, said.err
+        assert "or older ones; run `jobwell migrate`" in said.err
+    finally:
+        conn.execute(change.format(sql.Identifier(table), sql.Identifier("former"), sql.Identifier(name)))

@@ -24,7 +24,13 @@ ADVICE = {
     "unsupported startup parameter": "take it out of the URL: a pooler does not pass it on",
 }
 # What statements find that were written for tables of this release.
-OLDER = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction)
+OLDER = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedObject,
+)
 UNSENT_OR_UNDONE = ("53", "57014", "40")  # refused for want of room, cancelled, or rolled back: it took no effect
 WHO = "select pg_backend_pid()"
 USES_BEFORE_PREPARING = 5

@@ -1,6 +1,7 @@
 """The composition root: builds workers from an App."""
 
 import asyncio
+import difflib
 import logging
 import os
 import socket
@@ -39,9 +40,11 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
     app.load()
     if not len(app.catalog):
         raise SettingsError("the app declares no tasks; a worker would have nothing to do")
-    unknown = [queue for queue in queues if queue not in app.queues]
-    if unknown:
-        raise SettingsError(f"the app declares no queue {unknown[0]!r}; declared are {', '.join(app.queues)}")
+    for queue in queues or app.settings.queues:
+        if queue not in app.queues:
+            near = difflib.get_close_matches(queue, app.queues, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise SettingsError(f"the app declares no queue {queue!r}{hint} Declared are {', '.join(app.queues)}")
 
     def fit() -> None:
         with app.database.connect("worker") as conn, app.database.telling():

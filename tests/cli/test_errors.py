@@ -193,3 +193,15 @@ def test_older_tables_are_told_as_such(cli: Cli, conn: Conn, column: str, comman
         assert "or older ones; run `jobwell migrate`" in said.err
     finally:
         conn.execute(change.format(sql.Identifier(table), sql.Identifier("former"), sql.Identifier(name)))
+
+
+@pytest.mark.parametrize("given", ["option", "variable"])
+def test_a_worker_refuses_queues_that_nobody_declares(cli: Cli, tmp_path: Path, given: str) -> None:
+    (tmp_path / "shop.py").write_text("from jobwell import App\napp = App()\n@app.task(name='t')\nasync def t() -> None: ...\n")
+    if given == "option":
+        said = cli("worker", "shop:app", "--queues", "default,bulkk")
+    else:
+        said = cli("worker", "shop:app", JOBWELL_QUEUES="default,bulkk")
+    assert said.code == 78, said.err
+    assert "no queue 'bulkk'; did you mean 'bulk'?" in said.err
+    assert "Traceback" not in said.err

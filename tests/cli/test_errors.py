@@ -205,3 +205,25 @@ def test_a_worker_refuses_queues_that_nobody_declares(cli: Cli, tmp_path: Path, 
     assert said.code == 78, said.err
     assert "no queue 'bulkk'; did you mean 'bulk'?" in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jobs list --tenant X", "jobs list --queue X", "jobs cancel --tenant X --yes", "jobs cancel --all --yes --why X",
+        "jobs cancel --all --yes --by X", "queues pause default --why X", "jobs enqueue X", "jobs enqueue t --arg x=X",
+        "workers drain X", "quarantine retry --task X --yes", "store prune --by X",
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_wrong_usage(app: App, tmp_path: Path, command: str) -> None:
+    script = """BAD="$(printf 'a\\377')"; "$PY" -m jobwell """ + command.replace("X", '"$BAD"')
+    said = raw(app, tmp_path, script)
+    assert said.returncode == 2, said.stderr
+    assert "is not UTF-8" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_a_user_whose_name_is_no_text_acts(app: App, conn: Conn, tmp_path: Path) -> None:
+    said = raw(app, tmp_path, """LOGNAME="$(printf 'a\\377')" "$PY" -m jobwell queues pause default --why x""")
+    assert said.returncode == 0, said.stderr
+    assert conn.execute("select actor from audit").fetchone() == ("a\N{REPLACEMENT CHARACTER}",)

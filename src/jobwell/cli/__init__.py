@@ -6,12 +6,13 @@ import io
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from jobwell.core import errors
-from jobwell.core.text import visible
+from jobwell.core.text import storable, visible
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 failed · 2 wrong usage · 3 not found · 4 not possible in this state
@@ -118,6 +119,12 @@ def _told(error: Exception) -> errors.JobwellError | None:
     return last_word(error)
 
 
+def _check(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        if not storable(argument):
+            raise click.UsageError(f"{argument!r} is not UTF-8, as everything that is stored has to be; nothing was done")
+
+
 def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: what is said goes nowhere, and into no connection of ours
@@ -131,6 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
     _open_streams()
     try:
+        _check(sys.argv[1:] if arguments is None else arguments)
         code = root.main(args=arguments, prog_name="jobwell", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort:

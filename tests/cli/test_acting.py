@@ -148,3 +148,21 @@ def test_what_cannot_be_stopped_is_told_with_its_name(app: App, conn: Conn, caps
     assert "a worker goes on with it" in said
     assert acting.stop(app.database, action, by="olga") == 130
     assert "nothing was touched" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["jobs cancel --yes", "jobs retry --yes", "quarantine retry --yes", "jobs list", "quarantine list"]
+)
+def test_a_filter_that_nothing_fits_is_no_success(app: App, conn: Conn, cli: Cli, command: str) -> None:
+    fill(app, 1, run_after="1h")
+    conn.execute("insert into catalog (task, spec, release) values ('shop.invoice', '{}', '0')")
+    for name, value, sentence in (
+        ("--queue", "bulkk", "did you mean 'bulk'?"),
+        ("--task", "shop.invoic", "did you mean 'shop.invoice'?"),
+        ("--task", "zzz", "there are shop.invoice"),
+    ):
+        said = cli(*command.split(), name, value)
+        assert said.code == 3, said.err
+        assert sentence in said.err
+    for name, value in (("--queue", "bulk"), ("--task", "shop.invoice"), ("--task", "mail")):  # nobody has published 'mail'
+        assert cli(*command.split(), name, value).code == 0

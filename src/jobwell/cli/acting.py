@@ -53,6 +53,7 @@ def act(
     """
     from jobwell.actions import jobs as actions
     from jobwell.actions.actor import actor
+    from jobwell.actions.queues import check_filters
     from jobwell.core.filters import Selection
     from jobwell.core.ids import new_id
     from jobwell.store.database import Database
@@ -64,6 +65,7 @@ def act(
     if jobs:
         done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why)
         return _report(done, words, output)
+    check_filters(database, queue=filters.get("queue"), task=filters.get("task"))
     total, chosen = actions.preview(database, verb, Selection(**filters))
     if not total:
         return _report(actions.Done(0), words, output)

@@ -28,7 +28,7 @@ def cancel(jobs: tuple[str, ...], **given: Any) -> int:
       jobwell jobs cancel 019a4f --why "sent by mistake"
       jobwell jobs cancel --task shop.mail.newsletter --state scheduled --why "wrong date"
     \b
-    Exit codes: 3 none of the jobs named exists · 4 some could not be cancelled
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some could not be cancelled
     """
     return act("jobs.cancel", ("cancel", "cancelled", "cancelled"), jobs, **given)
 
@@ -49,6 +49,6 @@ def retry(jobs: tuple[str, ...], failed: bool, **given: Any) -> int:
       jobwell jobs retry --queue notifications --why "the gateway is back"
       jobwell jobs retry --failed --task shop.mail.invoice
     \b
-    Exit codes: 3 none of the jobs named exists · 4 some could not be retried
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some could not be retried
     """
     return act("quarantine.retry" if failed else "jobs.retry", ("retry", "retried", "ready again"), jobs, **given)

@@ -62,6 +62,13 @@ def queues(statements: Statements) -> Program[list[str]]:
     return [row[0] for row in rows]
 
 
+def seen(statements: Statements, *, queue: str | None = None, task: str | None = None) -> Program[tuple[bool, bool]]:
+    """Whether any job, live or over, is of this queue, and of this task. Reads far, where none is."""
+    check_storable(queue=queue, task=task)
+    rows = yield statements("control.seen", queue=queue, task=task)
+    return bool(rows[0][0]), bool(rows[0][1])
+
+
 def cancel(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str | None) -> Program[dict[UUID, str]]:
     """Cancel live jobs. Tells of each whether it is over ("cancelled") or its worker was asked ("asked"); others are left out."""
     check_storable(by=actor, why=why)

@@ -33,6 +33,13 @@ union select c.spec ->> 'queue' from jobwell.catalog c where c.spec ->> 'queue' 
 union select q.name from jobwell.queues q where q.name <> '*'
 order by 1;
 
+-- name: seen
+-- Whether any job is of this queue, and of this task: asked only where nobody declares them.
+select :queue::text is null or exists (select from jobwell.jobs where queue = :queue) or exists (select from jobwell.quarantine where queue = :queue)
+         or exists (select from jobwell.finished where queue = :queue),
+       :task::text is null or exists (select from jobwell.jobs where task = :task) or exists (select from jobwell.quarantine where task = :task)
+         or exists (select from jobwell.finished where task = :task);
+
 -- name: cancel
 select id, outcome from jobwell.cancel(:ids::uuid[], :actor, :why);
 

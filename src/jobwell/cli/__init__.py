@@ -119,10 +119,17 @@ def _told(error: Exception) -> errors.JobwellError | None:
     return last_word(error)
 
 
-def _check(arguments: Sequence[str]) -> None:
+def _texts(arguments: Sequence[str]) -> list[str]:
+    """The arguments in UTF-8, whatever the locale says."""
+    found = []
     for argument in arguments:
-        if not storable(argument):
-            raise click.UsageError(f"{argument!r} is not UTF-8, as everything that is stored has to be; nothing was done")
+        try:
+            found.append(argument if storable(argument) else os.fsencode(argument).decode())
+        except UnicodeError:
+            raise click.UsageError(
+                f"{argument!r} is not UTF-8, as everything that is stored has to be; nothing was done"
+            ) from None
+    return found
 
 
 def _open_streams() -> None:
@@ -138,8 +145,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
     _open_streams()
     try:
-        _check(sys.argv[1:] if arguments is None else arguments)
-        code = root.main(args=arguments, prog_name="jobwell", standalone_mode=False)
+        code = root.main(
+            args=_texts(sys.argv[1:] if arguments is None else arguments), prog_name="jobwell", standalone_mode=False
+        )
         sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("stopped", err=True)

@@ -170,9 +170,9 @@ def _queued(facts: Facts) -> Iterator[Because]:
                       " it starts when that one has ended.")  # fmt: skip
     if facts.apart and facts.children:  # it takes no slot, but a child
         if facts.children_busy >= facts.children:
-            yield Because("children_busy", f"It runs in a child process, and all {facts.children} child(ren) of the {facts.knowing}"
-                          " worker(s) that could run it are busy; it waits for one, or set `children` higher, or start more"
-                          " workers.")  # fmt: skip
+            yield Because("children_busy", f"It runs in a child process, and all {facts.children} child(ren) of the"
+                          f" {facts.knowing} worker(s) that could run it are busy; it waits for one,"
+                          " or set `children` higher, or start more workers.")  # fmt: skip
     elif facts.knowing and facts.busy >= facts.slots:
         yield Because("slots_busy", f"All {facts.slots} slot(s) of the {facts.knowing} worker(s) that could run it are busy;"
                       " it waits for one, or start more workers or slots.")  # fmt: skip

@@ -1,6 +1,7 @@
 """Connections: how they are made, how their errors are told, and what a server looks like."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -22,6 +23,14 @@ ADVICE = {
     "no pg_hba.conf entry": "check user, password and access rules",
     "permission denied": "check user, password and access rules",
     "unsupported startup parameter": "take it out of the URL: a pooler does not pass it on",
+}
+QUOTED = re.compile("[\"'].*[\"']")
+# The same where the driver gives a code: a server may speak another language.
+ADVICE_BY_STATE = {
+    "28P01": "check user, password and access rules",
+    "28000": "check user, password and access rules",
+    "42501": "check user, password and access rules",
+    "3D000": "create it, or correct the URL",
 }
 # What statements find that were written for tables of this release.
 OLDER = (
@@ -75,7 +84,7 @@ class Database:
         try:
             given = conninfo_to_dict(url or self.url)
         except psycopg.ProgrammingError as error:
-            raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {str(error).strip()}") from None
+            raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {_unquoted(error)}") from None
         chosen = {
             "application_name": f"jobwell {name}",
             "connect_timeout": max(2, round(min(settings.connect_timeout, within or patience or settings.connect_timeout))),
@@ -216,7 +225,7 @@ class Database:
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
         if state.startswith("25"):
             raise StoreError(f"{self.place} cannot be written: {reason} (is this a replica?)") from error
-        advice = next((words for sign, words in ADVICE.items() if sign in reason), None)
+        advice = ADVICE_BY_STATE.get(state) or next((words for sign, words in ADVICE.items() if sign in reason), None)
         if advice:
             raise StoreRefused(f"{self.place} refuses: {reason}; {advice}") from error
         unsure = sent and not state.startswith(UNSENT_OR_UNDONE)
@@ -243,6 +252,11 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
             f"default_transaction_isolation is {isolation!r} here, and a worker needs 'read committed': give its role that by"
             " `alter role … set default_transaction_isolation = 'read committed'`"
         )
+
+
+def _unquoted(error: psycopg.Error) -> str:
+    """What the driver says of a URL, without the pieces of it that it repeats: they may be of a password."""
+    return f"{re.sub(QUOTED, '…', first_line(error))}; a '%' in a password is written '%25'"
 
 
 def first_line(error: BaseException) -> str:

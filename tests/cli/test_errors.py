@@ -28,6 +28,11 @@ Conn = Connection[Any]
         (("status", "--database-url", "postgresql+psycopg://x/y"), 78, "+driver"),
         (("status", "--database-url", "postgresql://u:geheim@127.0.0.1:1/x"), 75, "cannot be reached"),
         (("status", "--schema", "No Good"), 78, "lower-case"),
+        (("status", "--database-url", "postgresql://u:geh%eim@127.0.0.1/x"), 78, "'%25'"),
+        (("status", "--database-url", "postgresql://u:p@geheim/w@rd@127.0.0.1/x"), 78, "'%40'"),
+        (("status", "--database-url", "postgresql://u/s:geheim@127.0.0.1/x"), 78, "***@127.0.0.1/x"),
+        (("jobs", "list", "--since", "99999d"), 2, "too long"),
+        (("jobs", "list", "--since", "banana"), 2, "neither a duration"),
         (("worker",), 78, "no app is named"),
         (("up",), 78, "no app is named"),
         (("stats",), 2, "did you mean 'status'"),
@@ -227,3 +232,10 @@ def test_a_user_whose_name_is_no_text_acts(app: App, conn: Conn, tmp_path: Path)
     said = raw(app, tmp_path, """LOGNAME="$(printf 'a\\377')" "$PY" -m jobwell queues pause default --why x""")
     assert said.returncode == 0, said.stderr
     assert conn.execute("select actor from audit").fetchone() == ("a\N{REPLACEMENT CHARACTER}",)
+
+
+def test_a_hold_out_of_range_is_wrong_usage(cli: Cli) -> None:
+    for duration in ("99999999d", "soon"):
+        said = cli("queues", "pause", "default", "--why", "x", "--for", duration)
+        assert said.code == 2, said.err
+        assert "--for" in said.err

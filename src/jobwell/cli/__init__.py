@@ -165,5 +165,7 @@ def main(arguments: list[str] | None = None) -> None:
         if told is None:
             raise
         click.echo(f"jobwell: {visible(told.message)}", err=True)
+        if type(told).__name__ == "EmbeddedUnavailable":  # its module is imported where it is used
+            sys.exit(78)
         sys.exit(next((code for kind, code in _CODES if isinstance(told, kind)), 1))
     sys.exit(code if isinstance(code, int) else 0)

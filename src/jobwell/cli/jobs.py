@@ -38,7 +38,11 @@ class Moment(click.ParamType[datetime | timedelta]):
                 found = datetime.fromisoformat(value)
                 return found if found.tzinfo else found.replace(tzinfo=UTC)
             return timedelta(seconds=seconds(value))
-        except (ValueError, DeclarationError):
+        except DeclarationError as error:
+            if "between" in error.message:  # it is a duration, and too long a one
+                self.fail(f"{value!r} is too long; at most 100 years", param, ctx)
+            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
+        except ValueError:
             self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
 
 

@@ -1,6 +1,7 @@
 """The composition root: builds workers from an App."""
 
 import asyncio
+import difflib
 import logging
 import os
 import socket
@@ -38,9 +39,11 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
     app.load()
     if not len(app.catalog):
         raise SettingsError("the app declares no tasks; a worker would have nothing to do")
-    unknown = [queue for queue in queues if queue not in app.queues]
-    if unknown:
-        raise SettingsError(f"the app declares no queue {unknown[0]!r}; declared are {', '.join(app.queues)}")
+    for queue in queues or app.settings.queues:
+        if queue not in app.queues:
+            near = difflib.get_close_matches(queue, app.queues, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise SettingsError(f"the app declares no queue {queue!r}{hint} Declared are {', '.join(app.queues)}")
 
     def fit() -> None:
         with app.database.connect("worker") as conn, app.database.telling():
@@ -54,7 +57,8 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
         if os.environ.get("JOBWELL_CHILD"):
             signals.on_end_of(sys.stdin.fileno(), loop, made.stop)
         log.info("worker %s serves %s with %d slots", made.id, ", ".join(made.queues), made.slots)
-        code = await made.run()
+        with app.database.telling():  # at the start: later each loop looks after its own errors
+            code = await made.run()
         if os.environ.get("JOBWELL_CHILD"):
             # Everything is handed back. A job that swallows its cancellation, or a thread that is stuck, must not keep the
             # process: it would live on as a zombie in the place of its successor.

@@ -204,11 +204,19 @@ def check_url(url: str, name: str) -> None:
             f"{name}={masked(url)!r} is not a PostgreSQL URL; it looks like postgresql://user:password@host:5432/database"
             + ("; SQLAlchemy's '+driver' is not part of it" if scheme.startswith("postgresql+") else "")
         )
+    authority, *path = url.split("://", 1)[1].split("?", 1)[0].split("/")
+    if authority.count("@") > 1 or any(
+        "@" in part for part in path
+    ):  # the driver would look for a host of that name, and show it
+        raise SettingsError(
+            f"{name}={masked(url)!r} holds a bare '@' or '/' in its user or password: write '%40' and '%2F' there"
+        )
 
 
 def masked(url: str) -> str:
     """The URL without its passwords, also where it is not well-formed: it is shown in errors about just that."""
-    url = re.sub(r"(://[^:/?#@]*:).*@", r"\1***@", url, flags=re.DOTALL)
+    if not re.search(r"://[^:/?#@]*@[^@]*$", url):  # a user alone is shown
+        url = re.sub(r"://(?:([^:/?#@]*:)|[^@?]*?).*@", lambda found: f"://{found[1] or ''}***@", url, count=1, flags=re.DOTALL)
     return re.sub(r"(password=)[^&\s]*", r"\1***", url)
 
 

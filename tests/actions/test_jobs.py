@@ -10,7 +10,8 @@ from psycopg import Connection
 
 from jobwell import App, Reject
 from jobwell.actions import jobs as actions
-from jobwell.core.errors import Conflict, NotFound
+from jobwell.actions import queues
+from jobwell.core.errors import Conflict, InvalidArguments, NotFound
 from jobwell.core.filters import Selection
 from jobwell.store import control
 from jobwell.store.statements import run
@@ -112,3 +113,25 @@ def test_there_is_no_such_action(app: App) -> None:
         actions.resume(app.database, new_id())
     with pytest.raises(NotFound):
         actions.stop(app.database, new_id(), by="olga")
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
+def test_texts_that_cannot_be_stored_are_refused_before_anything_happens(app: App, conn: Conn, text: str) -> None:
+    @app.task(name="later")
+    async def later() -> None: ...
+
+    handle = later.using(run_after="1h").enqueue()
+    chosen = Selection(task="later")
+    for act in (
+        lambda: handle.cancel(why=text),
+        lambda: handle.cancel(by=text),
+        lambda: actions.named(app.database, "jobs.cancel", [handle.id], by="olga", why=text),
+        lambda: actions.preview(app.database, "jobs.cancel", Selection(tenant=text)),
+        lambda: actions.many(app.database, "jobs.cancel", chosen, total=1, by="olga", why=text),
+        lambda: queues.pause(app.database, ["default"], by="olga", why=text),
+        lambda: queues.pause(app.database, ["default"], by=text),
+    ):
+        with pytest.raises(InvalidArguments, match="cannot be stored"):
+            act()
+    assert handle.status() == "scheduled"
+    assert conn.execute("select count(*) from audit").fetchone() == (0,)

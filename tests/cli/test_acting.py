@@ -1,11 +1,23 @@
 """The commands that change things, as an operator calls them."""
 
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psycopg
+import pytest
 from psycopg import Connection
 
 from jobwell import App
+from jobwell.cli import acting
+from jobwell.core.ids import new_id
+from jobwell.store.database import Database
 from tests.cli.conftest import Cli
+from tests.waiting import until
 
 Conn = Connection[Any]
 
@@ -104,3 +116,53 @@ def test_lists_come_as_csv_too(app: App, cli: Cli) -> None:
     actions = cli("actions", "list", "-o", "csv").out.splitlines()
     assert actions[0].startswith("id,verb,jobs,state,done,total")
     assert "'=1+1" in actions[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_the_action_and_not_only_the_command(
+    app: App, conn: Conn, database_url: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    jobs = sorted(fill(app, 1200, run_after="1h"))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBWELL_")}
+    environ = {**clean, "JOBWELL_DATABASE_URL": app.settings.url, "JOBWELL_SCHEMA": app.settings.schema}
+    command = [sys.executable, "-m", "jobwell", "jobs", "cancel", "--all", "--yes", "--by", "olga"]
+    with psycopg.connect(database_url, options=f"-c search_path={app.settings.schema}") as other:
+        other.execute("select from jobs where id = %s for update", [jobs[700]])  # of the second piece: there it waits
+        with subprocess.Popen(command, env=environ, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+            until(lambda: conn.execute("select 1 from bulk_actions where done = 500").fetchall())
+            running.send_signal(number)
+            said = running.communicate(timeout=30)[1]
+    assert running.returncode == 130
+    assert "stopped after 500 of 1,200; the rest was not touched" in said
+    assert conn.execute("select state, done from bulk_actions").fetchall() == [("stopped", 500)]
+    assert conn.execute("select count(*) from jobs").fetchone() == (700,)
+    assert conn.execute("select actor from audit where action = 'actions.stop'").fetchall() == [("olga",)]
+
+
+def test_what_cannot_be_stopped_is_told_with_its_name(app: App, conn: Conn, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = Database(replace(app.settings, database_url="postgresql://u@127.0.0.1:1/x", direct_url=""))
+    action = new_id()
+    assert acting.stop(nowhere, action, by="olga") == 130
+    said = capsys.readouterr().err
+    assert f"`jobwell actions stop {action}`" in said
+    assert "a worker goes on with it" in said
+    assert acting.stop(app.database, action, by="olga") == 130
+    assert "nothing was touched" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["jobs cancel --yes", "jobs retry --yes", "quarantine retry --yes", "jobs list", "quarantine list"]
+)
+def test_a_filter_that_nothing_fits_is_no_success(app: App, conn: Conn, cli: Cli, command: str) -> None:
+    fill(app, 1, run_after="1h")
+    conn.execute("insert into catalog (task, spec, release) values ('shop.invoice', '{}', '0')")
+    for name, value, sentence in (
+        ("--queue", "bulkk", "did you mean 'bulk'?"),
+        ("--task", "shop.invoic", "did you mean 'shop.invoice'?"),
+        ("--task", "zzz", "there are shop.invoice"),
+    ):
+        said = cli(*command.split(), name, value)
+        assert said.code == 3, said.err
+        assert sentence in said.err
+    for name, value in (("--queue", "bulk"), ("--task", "shop.invoice"), ("--task", "mail")):  # nobody has published 'mail'
+        assert cli(*command.split(), name, value).code == 0

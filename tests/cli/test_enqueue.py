@@ -147,7 +147,7 @@ def test_what_lies_deeper_ends_in_the_quarantine(published: App, conn: Conn, cli
 def test_with_the_code_all_is_checked_before(published: App, conn: Conn, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(CODE)
     given = ("jobs", "enqueue", "hr.transfer", "--app", "shop:app", "--arg", "on=2030-01-31")
-    for value, sentence in (("0", "greater than 0"), ("x", "valid integer")):
+    for value, sentence in (("0", "greater than 0"), ("x", "is not integer")):
         said = cli(*given, "--arg", f"employee_id={value}")
         assert said.code == 1
         assert sentence in said.err

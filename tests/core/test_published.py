@@ -126,7 +126,7 @@ def test_options(app: App) -> None:
     ("changed", "error", "sentence"),
     [
         ({"numbr": 1}, InvalidArguments, "did you mean 'number'?"),
-        ({"zzz": 1}, InvalidArguments, "it takes number, on"),
+        ({"zzz": 1}, InvalidArguments, "branch, colour, days, key, note. Nothing was enqueued"),
         ({"place": None, "pay": ...}, InvalidArguments, "pay is required"),
         ({"number": "7"}, InvalidArguments, "the lock goes by this value, and write it as integer"),
         ({"number": 7.0}, InvalidArguments, "write it as integer"),
@@ -160,10 +160,17 @@ def test_a_lock_by_a_default(app: App) -> None:
     assert made.lock_key == jobs.make(spec, (), spec.signature.decode(made.args), PLAIN, LIMIT).lock_key
 
 
+def test_a_text_for_a_number_is_refused(app: App) -> None:
+    known = contract(app)
+    assert known.schema is not None
+    with pytest.raises(InvalidArguments, match="number='abc' is not integer"):
+        published.value_of(known.parameters["number"], known.schema["properties"]["number"], "abc", "number")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("number", "7", 7), ("number", "x", "x"), ("note", "7", "7"), ("note", '"x"', '"x"'), ("note", "null", "null"),
+        ("number", "7", 7), ("note", "7", "7"), ("note", '"x"', '"x"'), ("note", "null", "null"),
         ("branch", "null", None), ("branch", "7", "7"), ("place", '{"town": "A"}', {"town": "A"}), ("place", "{", "{"),
         ("on", "2030", "2030"), ("pay", "12.50", 12.5), ("days", '["2030-01-31"]', ["2030-01-31"]), ("key", "1234", "1234"),
     ],

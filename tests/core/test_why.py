@@ -43,6 +43,7 @@ def codes(**changed: Any) -> list[str]:
         ({"knowing": 0}, "task_unknown", ("'note'", "deploy")),
         ({"holder": OTHER, "holder_started_at": ago(5), "lock_key": "note:7"}, "lock_held", (str(OTHER), "5s", "note:7")),
         ({"busy": 10}, "slots_busy", ("All 10 slot(s)", "2 worker(s)")),
+        ({"apart": True, "children": 2, "children_busy": 2, "busy": 10}, "children_busy", ("all 2 child(ren)", "`children` higher")),
         ({"above": 12, "older": CAP}, "behind", ("12 job(s) of higher priority", "10,000+ older")),
         ({"deadline": ago(10)}, "deadline_passed", ("10s ago", "quarantine")),
         ({"state": "running", "worker": "h/1", "worker_there": True, "started_at": ago(30), "attempt": 2}, "running", ("attempt 2", "h/1", "30s")),

@@ -55,6 +55,7 @@ def test_what_a_killed_run_left_behind_goes(given: Settings, server: Conn, left:
     server.execute(sql.SQL("create database {} template template0").format(sql.Identifier(DATABASE)))
     server.execute(note)
     server.execute(sql.SQL("create schema {}").format(sql.Identifier(SCHEMA)))
+    server.execute(Statements("jobwell")["bench.note_schema"])
     with open_bench(given, silent, own_database=True) as bench:
         assert bench.conn.info.dbname == DATABASE
     with open_bench(given, silent) as bench:
@@ -71,6 +72,20 @@ def test_a_database_of_somebody_else_is_not_touched(given: Settings, server: Con
         assert server.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchall()
     finally:
         server.execute(sql.SQL("drop database {}").format(name))
+
+
+@pytest.mark.parametrize("note", [None, "of the accountants"])
+def test_a_schema_of_somebody_else_is_not_touched(given: Settings, server: Conn, note: str | None) -> None:
+    name = sql.Identifier(SCHEMA)
+    server.execute(sql.SQL("create schema {}").format(name))
+    try:
+        server.execute(sql.SQL("create table {}.precious ()").format(name))
+        server.execute(sql.SQL("comment on schema {} is {}").format(name, note))
+        with pytest.raises(JobwellError, match="that no benchmark has made"), open_bench(given, silent):
+            raise AssertionError
+        assert server.execute("select to_regclass(%s)", [f"{SCHEMA}.precious"]).fetchone() != (None,)
+    finally:
+        server.execute(sql.SQL("drop schema {} cascade").format(name))
 
 
 @pytest.fixture
@@ -126,10 +141,11 @@ def test_a_second_one_waits(given: Settings, server: Conn) -> None:
     assert names
 
 
-def test_held_workers_go_on_after_an_error() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+def test_held_workers_go_on_after_an_error(given: Settings) -> None:
+    code = "import sys; sys.stdin.read()"
+    with open_bench(given, silent) as bench, subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as child:
         process = psutil.Process(child.pid)
-        with pytest.raises(KeyboardInterrupt), frozen([child.pid]):
+        with pytest.raises(KeyboardInterrupt), frozen(bench, [child.pid]):
             until(lambda: process.status() == psutil.STATUS_STOPPED)
             raise KeyboardInterrupt
         until(lambda: process.status() != psutil.STATUS_STOPPED)
@@ -163,7 +179,7 @@ def test_a_signal_leaves_nothing_behind(database_url: str, left: Left, tmp_path:
         assert len(family) >= 2  # the supervisor and its worker
         running.send_signal(number)
         rest = running.stderr.read()
-        assert running.wait(30) == 130
+        assert running.wait(30) == 130, rest
     assert "Traceback" not in rest
     assert rest.strip().endswith("stopped")
     assert left() == []

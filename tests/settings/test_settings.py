@@ -237,3 +237,10 @@ def test_the_password_is_in_no_repr_of_an_origin_and_in_no_error(tmp_path: Path)
 
 def test_the_password_is_in_no_repr_of_the_settings(tmp_path: Path) -> None:
     assert "secret" not in repr(loaded(tmp_path, database_url="postgresql://me:secret@db/jobs"))
+
+
+@pytest.mark.parametrize("password", ["p@ss/w@rd", "p/ss", "geh%eim@", "a@b"])
+def test_a_password_that_is_not_escaped_is_masked_whole(password: str) -> None:
+    assert masked(f"postgresql://u:{password}@db/x") == "postgresql://u:***@db/x"
+    assert masked(f"postgresql://u/v:{password}@db/x") == "postgresql://***@db/x"
+    assert masked("postgresql://u@db/x") == "postgresql://u@db/x"

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -395,3 +396,38 @@ def test_another_release_on_the_other_side(filled: Database, target: Database) -
     with pytest.raises(StoreError, match="not alike"):
         moving(filled, target)
     assert is_open(filled)
+
+
+def test_what_stands_in_the_way_of_the_last_step_is_told(
+    filled: Database, target: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reopen = closing.reopen
+
+    def somebody_is_there(conn: Conn, schema: str, aside: str) -> None:
+        with target.connect("test") as other:
+            other.execute(f"create table {schema}.mine (x integer)")
+        reopen(conn, schema, aside)
+
+    monkeypatch.setattr(closing, "reopen", somebody_is_there)
+    with pytest.raises(StoreError, match=r"the old store is closed.*\.mine depends on.*run the same command again"):
+        moving(filled, target)
+    assert not is_open(filled)
+    monkeypatch.setattr(closing, "reopen", reopen)
+    with pytest.raises(StoreError, match=r"the old store is closed"):
+        moving(filled, target)
+    with target.connect("test") as conn:
+        conn.execute(f"drop table {SCHEMA}.mine")
+    assert moving(filled, target) == {}
+    assert is_open(target)
+
+
+def test_a_large_table_has_more_time_than_a_claim(filled: Database, target: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold = Move._hold
+    hurried = Database(replace(filled.settings, statement_timeout=1.0))
+
+    def slowly(self: Move, lock: Conn) -> None:
+        lock.execute("select pg_sleep(1.6)")
+        hold(self, lock)
+
+    monkeypatch.setattr(Move, "_hold", slowly)
+    assert sum(moving(hurried, target).values()) > 500

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from jobwell import NotFound
-from jobwell.core.ids import gate_of, new_id
+from jobwell.core.ids import alone, gate_of, new_id
 from jobwell.core.outcome import Succeeded
 from jobwell.core.why import Facts, explain
 from jobwell.store import why
@@ -122,3 +122,24 @@ async def test_the_statement_costs_little_beside_many_jobs(store: Store, hand: H
     plan = store.conn.execute(f"explain (analyze, buffers, format json) {query}", {"id": job, "cap": 1000}).fetchone()  # type: ignore[call-overload]
     top = plan[0][0]["Plan"]
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 2500
+
+
+@pytest.mark.parametrize("kind", ["declared", "suspect"])
+async def test_children_are_counted_for_what_runs_apart(store: Store, hand: Hand, kind: str) -> None:
+    declared, plain = gate_of("note"), "process" if kind == "declared" else "auto"
+    gate = declared if kind == "declared" else alone(declared)
+    store.conn.execute(
+        "insert into catalog (task, spec, release) values ('note', json_build_object('executor', %s::text, 'gate', %s::text), '0')",
+        [plain, str(declared)],
+    )
+    first, second = store.put_new(2)
+    store.conn.execute("update jobs set gate = %s", [gate])
+    store.conn.execute("update workers set children = 1")
+    assert codes(store, first) == ["next"]
+    store.conn.execute(
+        "update jobs set state = 'running', ready_at = null, started_at = now(), claim_id = gen_random_uuid(), worker = %s where id = %s",
+        [hand.worker, first],
+    )
+    assert codes(store, second) == ["children_busy"]
+    store.conn.execute("update workers set children = 2")
+    assert codes(store, second) == ["next"]

@@ -90,7 +90,15 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
 
 
 def many(
-    database: Database, verb: Verb, chosen: Selection, *, total: int, by: str, why: str | None = None, told: Told = lambda _: None
+    database: Database,
+    verb: Verb,
+    chosen: Selection,
+    *,
+    total: int,
+    by: str,
+    why: str | None = None,
+    told: Told = lambda _: None,
+    id: UUID | None = None,
 ) -> Done:
     """Act on all jobs that a choice names.
 
@@ -102,6 +110,7 @@ def many(
         by: who acts.
         why: the reason.
         told: of the size of each piece.
+        id: of the action (default: a new one). Who knows it can stop the action however far it has come.
 
     Returns:
         What was done; `finished` is False where another process has taken the action over.
@@ -110,7 +119,7 @@ def many(
         StoreUnavailable: the database went away. What is done is done, and a worker goes on with the rest when it is back.
     """
     with database.connect("actions") as conn, database.telling(), conn.transaction():
-        action = run(conn, control.begin(database.statements, verb, chosen, actor=by, why=why, total=total))
+        action = run(conn, control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id))
     return resume(database, action, told=told)
 
 
@@ -154,6 +163,12 @@ def stop(database: Database, action: UUID, *, by: str) -> None:
         if run(conn, control.actions(statements, id=action)):
             raise Conflict(f"action {action} is over already")
         raise NotFound(f"there is no action {action}")
+
+
+def progress(database: Database, action: UUID) -> tuple[int, int, str] | None:
+    """How many jobs an action has touched, how many it was to touch, and its state; None: it was never begun."""
+    found = database.run(control.actions(database.statements, id=action))
+    return (found[0]["done"], found[0]["total"], found[0]["state"]) if found else None
 
 
 def latest(database: Database, *, limit: int = 50) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobwell.core.errors import NotFound
 from jobwell.core.task import STANDARD_QUEUES
-from jobwell.store import audit, control
+from jobwell.store import audit, catalog, control
 from jobwell.store.control import ALL
 from jobwell.store.database import Database
 from jobwell.store.statements import run
@@ -64,6 +64,34 @@ def resume(database: Database, queues: Sequence[str], *, by: str, everything: bo
 def held(database: Database) -> list[dict[str, Any]]:
     """The queues that are held now; "*" stands for all."""
     return database.run(control.held(database.statements))
+
+
+def check_filters(database: Database, *, queue: str | None, task: str | None) -> None:
+    """Refuse a filter that nothing could ever fit: a slip of the pen would look like success with nothing to do.
+
+    Args:
+        database: the store.
+        queue: a queue that somebody serves, declares or holds, or that some job is in; None: no filter.
+        task: one that a worker has published, or that some job is of; None: no filter.
+
+    Raises:
+        NotFound: with the nearest name.
+    """
+    statements = database.statements
+    with database.connect("actions") as conn, database.telling():
+        queues = {*run(conn, control.queues(statements)), *STANDARD_QUEUES} if queue else set()
+        tasks = set(run(conn, catalog.names(statements))) if task else set()
+        unsure = {"queue": None if queue in queues else queue, "task": None if task in tasks else task}
+        if not any(unsure.values()):
+            return
+        there = dict(zip(("queue", "task"), run(conn, control.seen(statements, **unsure)), strict=True))
+    for kind, names in (("queue", queues), ("task", tasks)):
+        name = unsure[kind]
+        if name and not there[kind]:
+            near = difflib.get_close_matches(name, names, n=1)
+            some = ", ".join(sorted(names)[:20]) or "none yet"
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {some}"
+            raise NotFound(f"nobody knows the {kind} {name!r}, and no job is of it; {hint}")
 
 
 def _check(queues: Sequence[str], known: Sequence[str]) -> None:

@@ -6,11 +6,13 @@ import io
 import os
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from jobwell.core import errors
-from jobwell.core.text import visible
+from jobwell.core.text import storable, visible
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 failed · 2 wrong usage · 3 not found · 4 not possible in this state
@@ -97,13 +99,55 @@ def root() -> None:
 _keep_lines(root)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+def _say_no_more() -> None:
+    """What waits to be printed would fail again at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(error: Exception) -> errors.JobwellError | None:
+    """An error in our words, also one of the system or of the driver that slipped through; None: a fault of the program."""
+    if isinstance(error, errors.JobwellError):
+        return error
+    if isinstance(error, OSError):  # a full disk under the output, a file that cannot be read
+        _say_no_more()
+        what = f"{error.filename}: " if error.filename else "what is printed, or another file, cannot be written or read: "
+        return errors.JobwellError(f"{what}{error.strerror or error}")
+    if "psycopg" not in sys.modules:
+        return None
+    from jobwell.store.database import last_word
+
+    return last_word(error)
+
+
+def _texts(arguments: Sequence[str]) -> list[str]:
+    """The arguments in UTF-8, whatever the locale says."""
+    found = []
+    for argument in arguments:
+        try:
+            found.append(argument if storable(argument) else os.fsencode(argument).decode())
+        except UnicodeError:
+            raise click.UsageError(
+                f"{argument!r} is not UTF-8, as everything that is stored has to be; nothing was done"
+            ) from None
+    return found
+
+
+def _open_streams() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller: what is said goes nowhere, and into no connection of ours
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have becomes '?', and is no reason to stop
             stream.reconfigure(errors="replace")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit. Errors are one sentence and a code, never a traceback."""
+    _open_streams()
     try:
-        code = root.main(args=arguments, prog_name="jobwell", standalone_mode=False)
+        code = root.main(
+            args=_texts(sys.argv[1:] if arguments is None else arguments), prog_name="jobwell", standalone_mode=False
+        )
         sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
@@ -113,10 +157,15 @@ def main(arguments: list[str] | None = None) -> None:
         error.show(said)
         click.echo(visible(said.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
-    except errors.JobwellError as error:
-        click.echo(f"jobwell: {visible(error.message)}", err=True)
-        sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 1))
     except BrokenPipeError:  # `jobwell jobs list | head`: what is left to say goes nowhere, and that is no failure
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         sys.exit(0)
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        click.echo(f"jobwell: {visible(told.message)}", err=True)
+        if type(told).__name__ == "EmbeddedUnavailable":  # its module is imported where it is used
+            sys.exit(78)
+        sys.exit(next((code for kind, code in _CODES if isinstance(told, kind)), 1))
     sys.exit(code if isinstance(code, int) else 0)

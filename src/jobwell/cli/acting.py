@@ -1,13 +1,16 @@
 """What the commands that change jobs share: choose, preview, confirm, act, report."""
 
+import contextlib
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import by_option, json_out, output_option, store_options
+from jobwell.cli.output import by_option, json_out, output_option, say, store_options
 
 Words = tuple[str, str, str]
 SHOWN = 20  # refusals in words; -o json has all
@@ -50,7 +53,9 @@ def act(
     """
     from jobwell.actions import jobs as actions
     from jobwell.actions.actor import actor
+    from jobwell.actions.queues import check_filters
     from jobwell.core.filters import Selection
+    from jobwell.core.ids import new_id
     from jobwell.store.database import Database
 
     filtered = any(value is not None for value in filters.values())
@@ -60,6 +65,7 @@ def act(
     if jobs:
         done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why)
         return _report(done, words, output)
+    check_filters(database, queue=filters.get("queue"), task=filters.get("task"))
     total, chosen = actions.preview(database, verb, Selection(**filters))
     if not total:
         return _report(actions.Done(0), words, output)
@@ -67,9 +73,50 @@ def act(
         if not sys.stdin.isatty():
             raise click.UsageError(f"this would {words[0]} {total:,} job(s); say --yes to do it without being asked")
         click.confirm(f"{words[0]} {total:,} job(s)?", abort=True, err=True)
-    with click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
-        done = actions.many(database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update)
+    action = new_id()
+    try:
+        with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
+            done = actions.many(database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action)
+    except (KeyboardInterrupt, click.Abort):
+        return stop(database, action, by=by)
     return _report(done, words, output)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM ends what is done here as Ctrl-C does."""
+    kept = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+def stop(database: Any, action: UUID, *, by: str | None) -> int:
+    """Whoever stops the command means the action: without this a worker would do the rest. Tells it, and gives the exit code."""
+    from jobwell.actions import jobs as actions
+    from jobwell.actions.actor import actor
+    from jobwell.core.errors import Conflict, JobwellError, NotFound
+
+    try:
+        with contextlib.suppress(NotFound, Conflict), stoppable():  # not begun, or at its end
+            actions.stop(database, action, by=actor(by))
+        found = actions.progress(database, action)
+    except (JobwellError, KeyboardInterrupt) as error:
+        cause = f" ({error.message})" if isinstance(error, JobwellError) else ""
+        say(
+            f"\nstopped here, but the action could not be stopped{cause}: 15 s after its last piece a worker goes on with it;"
+            f" `jobwell actions stop {action}` ends it",
+            err=True,
+        )
+        return 130
+    if found is None:
+        say("\nstopped; nothing was touched", err=True)
+    elif found[2] == "stopped":
+        say(f"\nstopped after {found[0]:,} of {found[1]:,}; the rest was not touched", err=True)
+    else:
+        say(f"\nit was at its end before it could be stopped: {found[0]:,} of {found[1]:,} are done", err=True)
+    return 130
 
 
 def _ids(database: Any, jobs: Sequence[str]) -> list[Any]:

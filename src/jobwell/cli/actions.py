@@ -6,6 +6,8 @@ from uuid import UUID
 import click
 
 from jobwell import settings as setting
+from jobwell.cli.acting import stop as stop_action
+from jobwell.cli.acting import stoppable
 from jobwell.cli.output import by_option, csv_out, json_out, output_option, rows_option, store_options, table
 
 
@@ -48,7 +50,7 @@ def list_actions(limit: int, output: str, database_url: str | None, schema: str 
 @output_option
 @store_options
 def resume(action: UUID, output: str, database_url: str | None, schema: str | None) -> int:
-    r"""Go on with an ACTION whose command died. A worker does the same by itself after 15 seconds.
+    r"""Go on with an ACTION whose command died. A worker does the same by itself after 15 seconds. Ctrl-C stops the action.
 
     \b
     Examples:
@@ -60,8 +62,11 @@ def resume(action: UUID, output: str, database_url: str | None, schema: str | No
     from jobwell.store.database import Database
 
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
-    with click.progressbar(length=0, label="going on", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        done = jobs.resume(database, action, told=bar.update)
+    try:
+        with stoppable(), click.progressbar(length=0, label="going on", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+            done = jobs.resume(database, action, told=bar.update)
+    except (KeyboardInterrupt, click.Abort):
+        return stop_action(database, action, by=None)
     if output == "json":
         json_out({"touched": done.touched, "finished": done.finished})
     else:

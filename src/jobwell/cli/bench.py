@@ -28,7 +28,8 @@ scale                 1,000,000  JOBS ready, JOBS scheduled, 2 × JOBS finished,
 pinned                   20,000  the rate while another connection holds a snapshot open (--seconds 600 for ten minutes)
 
 Everything happens in a schema jobwell_bench of its own, for pinned in a database jobwell_bench_pinned; both are
-dropped at the end, also after Ctrl-C. One benchmark at a time runs in a database; a second one waits.
+dropped at the end, also after Ctrl-C. What somebody else has made under such a name is refused and left alone. One
+benchmark at a time runs in a database; a second one waits.
 
 Where there is a target it stands beside the figure with ✓ or ✗; a target that is missed is no error, the exit code is
 0. With -o json: the runs, their summary (median, lowest, highest) and the targets as one object. What goes on is told

@@ -20,14 +20,15 @@ def cancel(jobs: tuple[str, ...], **given: Any) -> int:
     A running async task is cancelled where it awaits. A plain function cannot be stopped: it sees `ctx.cancelled`, and its
     time limit holds. A task that comes to its end all the same has succeeded, and is told so. A cancelled job is final.
 
-    Many jobs are one action that goes on piece by piece; should this command die, a worker goes on with it.
+    Many jobs are one action that goes on piece by piece; should this command die, a worker goes on with it. Ctrl-C and
+    SIGTERM stop the action: the rest is not touched.
 
     \b
     Examples:
       jobwell jobs cancel 019a4f --why "sent by mistake"
       jobwell jobs cancel --task shop.mail.newsletter --state scheduled --why "wrong date"
     \b
-    Exit codes: 3 none of the jobs named exists · 4 some could not be cancelled
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some could not be cancelled
     """
     return act("jobs.cancel", ("cancel", "cancelled", "cancelled"), jobs, **given)
 
@@ -48,6 +49,6 @@ def retry(jobs: tuple[str, ...], failed: bool, **given: Any) -> int:
       jobwell jobs retry --queue notifications --why "the gateway is back"
       jobwell jobs retry --failed --task shop.mail.invoice
     \b
-    Exit codes: 3 none of the jobs named exists · 4 some could not be retried
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some could not be retried
     """
     return act("quarantine.retry" if failed else "jobs.retry", ("retry", "retried", "ready again"), jobs, **given)

@@ -38,7 +38,11 @@ class Moment(click.ParamType[datetime | timedelta]):
                 found = datetime.fromisoformat(value)
                 return found if found.tzinfo else found.replace(tzinfo=UTC)
             return timedelta(seconds=seconds(value))
-        except (ValueError, DeclarationError):
+        except DeclarationError as error:
+            if "between" in error.message:  # it is a duration, and too long a one
+                self.fail(f"{value!r} is too long; at most 100 years", param, ctx)
+            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
+        except ValueError:
             self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
 
 
@@ -81,12 +85,16 @@ def list_jobs(output: str, database_url: str | None, schema: str | None, ids: tu
     Examples:
       jobwell jobs list --state ready --queue bulk --tenant north
       jobwell jobs list --reason exhausted --since 2h -o csv > failed.csv
+    \b
+    Exit codes: 3 nobody knows the queue or task that a filter names, or a job
     """
+    from jobwell.actions.queues import check_filters
     from jobwell.store import reads
     from jobwell.store.database import Database
     from jobwell.store.statements import run
 
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    check_filters(database, queue=wanted["queue"], task=wanted["task"])
     with database.connect("jobs") as conn, database.telling():
         chosen = [_id(conn, database, job) for job in ids] if ids else None
         rows = run(conn, reads.jobs(database.statements, reads.Filter(ids=chosen, **wanted)))

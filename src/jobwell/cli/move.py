@@ -17,7 +17,8 @@ def move(to: str, by: str | None, output: str, database_url: str | None, schema:
     r"""Take the store with all its jobs to another server, for example from the embedded one to that of production.
 
     Needs: all workers stopped; a target of PostgreSQL 15 or newer, older or newer than this server, whose schema of that name is
-    empty or not there; here the right to rename the schema. Producers may go on: they wait while it is copied.
+    empty or not there; here the right to rename the schema. Producers may go on: they wait while it is copied, as long as their
+    statement_timeout says, and get an error then, or where they find it closed.
 
     The target is migrated, all tables are copied in one transaction from one snapshot, their rows are counted on both sides, and
     the old store is closed: its tables stand aside in the schema <schema>_moved_<date>, and every program that still uses it
@@ -29,7 +30,8 @@ def move(to: str, by: str | None, output: str, database_url: str | None, schema:
     Examples:
       jobwell move --database-url embedded --to postgresql://jobs@db.example/jobs
     \b
-    Exit codes: 4 workers live, somebody writes, or the target is in use; nothing was changed
+    Exit codes: 1 it could not be ended, and says how it stands · 4 workers live, somebody writes, or the target is in use;
+                nothing was changed
     """
     from jobwell.actions import move as actions
     from jobwell.actions.actor import actor

@@ -40,11 +40,15 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
     Examples:
       jobwell quarantine list --reason exhausted --task hr.transfer
       jobwell quarantine list -o csv > failed.csv
+    \b
+    Exit codes: 3 nobody knows the queue or task that a filter names
     """
+    from jobwell.actions.queues import check_filters
     from jobwell.store import reads
     from jobwell.store.database import Database
 
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    check_filters(database, queue=wanted["queue"], task=wanted["task"])
     rows = database.run(reads.quarantine(database.statements, reads.Filter(**wanted)))
     if output == "json":
         json_out(rows)
@@ -95,6 +99,6 @@ def retry(jobs: tuple[str, ...], **given: Any) -> int:
       jobwell quarantine retry 019a4f 019a50
       jobwell quarantine retry --task shop.mail.invoice --reason exhausted --why "the server is back"
     \b
-    Exit codes: 3 none of the jobs named exists · 4 some are not in the quarantine
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some are not in the quarantine
     """
     return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, **given)

@@ -149,7 +149,12 @@ def _until(database: Any, duration: str) -> datetime:
     from datetime import timedelta
 
     from jobwell.core.duration import seconds
+    from jobwell.core.errors import DeclarationError
     from jobwell.store import control
 
+    try:
+        lasts = seconds(duration, "--for")
+    except DeclarationError as error:
+        raise click.BadParameter(error.message, param_hint="--for") from None
     now: datetime = database.run(control.now(database.statements))
-    return now + timedelta(seconds=seconds(duration, "--for"))
+    return now + timedelta(seconds=lasts)

@@ -61,7 +61,7 @@ def worker(
     target = _target(settings)
     total = settings.processes * settings.slots
     each = f"{settings.processes} process(es) × {settings.slots} slots"
-    click.echo(f"{target}: {each} = {total} jobs at once; Ctrl-C drains", err=True)
+    click.echo(f"starting {target}: {each} = {total} jobs at once; Ctrl-C ends it in good order", err=True)
     return services.supervise(settings, target, processes=settings.processes, options=options, url=database_url)
 
 

@@ -27,6 +27,7 @@ from jobwell.core.task import TaskSpec, rank_of
 FORMAT = 1
 LARGEST_SCHEMA = 64 * 1024  # bytes: what a task with hundreds of fields has; a larger one is left out
 LARGEST_DEFAULT = 2048
+JSON_ONLY = frozenset({"integer", "number", "boolean", "null", "array", "object"})  # no text is one of these
 _JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
 
 
@@ -163,6 +164,10 @@ def value_of(parameter: Parameter | None, schema: Mapping[str, Any] | None, text
     try:
         return parse(text, name)
     except InvalidArguments:
+        if takes and takes <= JSON_ONLY:
+            raise InvalidArguments(
+                f"{name}={text!r} is not {' or '.join(sorted(takes))}, which is what the task takes; nothing was enqueued", name
+            ) from None
         return text
 
 
@@ -197,7 +202,9 @@ def check_names(published: Published, named: Mapping[str, Any]) -> None:
             near = difflib.get_close_matches(name, list(published.parameters), n=1)
             takes = ", ".join(published.parameters) or "no parameters"
             hint = f"did you mean {near[0]!r}?" if near else f"it takes {takes}"
-            raise InvalidArguments(f"{published.task}: {name} is not a parameter of the task; {hint} Nothing was enqueued", name)
+            raise InvalidArguments(
+                f"{published.task}: {name} is not a parameter of the task; {hint}{'' if near else '.'} Nothing was enqueued", name
+            )
     for name, parameter in published.parameters.items():
         if parameter.required and name not in named:
             raise InvalidArguments(f"{published.task}: {name} is required; nothing was enqueued", name)

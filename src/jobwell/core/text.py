@@ -2,6 +2,8 @@
 
 import re
 
+from jobwell.core.errors import InvalidArguments
+
 # PostgreSQL refuses NUL; lone surrogates cannot be encoded; other control characters (C1 too) would steer terminals.
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -30,6 +32,18 @@ def storable(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_storable(**texts: str | None) -> None:
+    """Refuse texts of people that the store cannot hold.
+
+    Raises:
+        InvalidArguments: with the name of the text; nothing was sent.
+    """
+    for name, value in texts.items():
+        if value is not None and not storable(value):
+            held = "a NUL character" if "\x00" in value else "something that is no Unicode character"
+            raise InvalidArguments(f"{name} holds {held}, which cannot be stored; nothing was done", name)
 
 
 # What a terminal obeys: control characters except tab and line feed, and the marks that turn the direction of writing round.

@@ -21,6 +21,8 @@ class Facts:
         holder, holder_started_at: the job that holds its lock key.
         live, serving, knowing: live workers; those that serve its queue; those among them that know its task.
         slots, busy: of the knowing ones.
+        apart: it runs in a child process of a worker, by declaration or because its process died before.
+        children, children_busy: of the knowing workers, and how many of them run a job now. Children take no slot.
         worker, worker_there: the one that runs it, and whether it still has its lease.
         above: ready jobs of the queue with a higher priority; older: those before it in its own lane. Both stop at `CAP`.
         error_type, error: of its last attempt.
@@ -61,6 +63,9 @@ class Facts:
     error: str | None
     cancel_at: datetime | None
     cancel_by: str | None
+    apart: bool = False
+    children: int = 0
+    children_busy: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,12 @@ def _queued(facts: Facts) -> Iterator[Because]:
         since = _since(facts, facts.holder_started_at)
         yield Because("lock_held", f"Its lock {facts.lock_key!r} is held by job {facts.holder}, running for {since};"
                       " it starts when that one has ended.")  # fmt: skip
-    if facts.knowing and facts.busy >= facts.slots:
+    if facts.apart and facts.children:  # it takes no slot, but a child
+        if facts.children_busy >= facts.children:
+            yield Because("children_busy", f"It runs in a child process, and all {facts.children} child(ren) of the"
+                          f" {facts.knowing} worker(s) that could run it are busy; it waits for one,"
+                          " or set `children` higher, or start more workers.")  # fmt: skip
+    elif facts.knowing and facts.busy >= facts.slots:
         yield Because("slots_busy", f"All {facts.slots} slot(s) of the {facts.knowing} worker(s) that could run it are busy;"
                       " it waits for one, or start more workers or slots.")  # fmt: skip
     if facts.above or facts.older:

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from jobwell.core.text import check_storable
 from jobwell.store.statements import Program, Statements
 
 
@@ -12,6 +13,7 @@ def record(
     statements: Statements, *, actor: str, action: str, target: str | None = None, detail: Mapping[str, Any] | None = None
 ) -> Program[None]:
     """One row; inside the transaction of what it records."""
+    check_storable(by=actor, target=target, why=(detail or {}).get("why"))
     encoded = orjson.dumps(detail, default=str).decode() if detail else None
     yield statements("audit.record", actor=actor, action=action, target=target, detail=encoded)
 

@@ -42,9 +42,14 @@ def one(statements: Statements, task: str) -> Program[Published]:
     """
     rows = yield statements("catalog.one", task=task)
     if not rows:
-        names = yield statements("catalog.names", limit=MOST)
-        raise published.unknown(task, [name for (name,) in names])
+        raise published.unknown(task, (yield from names(statements)))
     return published.read(task, rows[0][0])
+
+
+def names(statements: Statements) -> Program[list[str]]:
+    """All tasks that somebody has published."""
+    rows = yield statements("catalog.names", limit=MOST)
+    return [name for (name,) in rows]
 
 
 def queues(statements: Statements) -> Program[list[str]]:

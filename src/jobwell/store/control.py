@@ -10,6 +10,8 @@ import orjson
 
 from jobwell.core.errors import Conflict, NotFound
 from jobwell.core.filters import Selection
+from jobwell.core.ids import new_id
+from jobwell.core.text import check_storable
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements
 
@@ -33,6 +35,7 @@ def pause(
     statements: Statements, queues: Sequence[str], *, actor: str, why: str | None, until: datetime | None
 ) -> Program[list[str]]:
     """Hold queues: nothing in them is claimed any more. Held already, they are held from now on with this reason."""
+    check_storable(by=actor, why=why)
     yield statements("control.forget")
     rows = yield statements("control.pause", queues=list(queues), actor=actor, why=why, until=until)
     return sorted(row[0] for row in rows)
@@ -59,8 +62,16 @@ def queues(statements: Statements) -> Program[list[str]]:
     return [row[0] for row in rows]
 
 
+def seen(statements: Statements, *, queue: str | None = None, task: str | None = None) -> Program[tuple[bool, bool]]:
+    """Whether any job, live or over, is of this queue, and of this task. Reads far, where none is."""
+    check_storable(queue=queue, task=task)
+    rows = yield statements("control.seen", queue=queue, task=task)
+    return bool(rows[0][0]), bool(rows[0][1])
+
+
 def cancel(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str | None) -> Program[dict[UUID, str]]:
     """Cancel live jobs. Tells of each whether it is over ("cancelled") or its worker was asked ("asked"); others are left out."""
+    check_storable(by=actor, why=why)
     rows = yield statements("control.cancel", ids=list(ids), actor=actor, why=why)
     found: dict[UUID, str] = dict(rows)
     if "asked" in found.values():
@@ -119,15 +130,19 @@ def state_of(statements: Statements, job: UUID) -> Program[str | None]:
 
 def count(statements: Statements, verb: Verb, chosen: Selection) -> Program[int]:
     """How many jobs an action would touch: the preview."""
+    check_storable(queue=chosen.queue, task=chosen.task, tenant=chosen.tenant, fingerprint=chosen.fingerprint)
     name = "quarantine.count" if verb == "quarantine.retry" else "control.count_live"
     rows = yield statements(name, **_narrowed(verb, chosen).parameters())
     return int(rows[0][0])
 
 
-def begin(statements: Statements, verb: Verb, chosen: Selection, *, actor: str, why: str | None, total: int) -> Program[UUID]:
-    """Write an action on many jobs down, so that any process can go on with it."""
+def begin(
+    statements: Statements, verb: Verb, chosen: Selection, *, actor: str, why: str | None, total: int, id: UUID | None = None
+) -> Program[UUID]:
+    """Write an action on many jobs down, so that any process can go on with it. Its id is the caller's, or a new one."""
+    check_storable(by=actor, why=why)
     stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
-    rows = yield statements("control.begin", actor=actor, verb=verb, chosen=stored, total=total, why=why)
+    rows = yield statements("control.begin", id=id or new_id(), actor=actor, verb=verb, chosen=stored, total=total, why=why)
     action: UUID = rows[0][0]
     yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action),
                             detail={"filter": chosen.said(), "total": total, "why": why})  # fmt: skip

@@ -1,6 +1,7 @@
 """Connections: how they are made, how their errors are told, and what a server looks like."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -8,7 +9,7 @@ import psycopg
 from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict
 
-from jobwell.core.errors import SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
+from jobwell.core.errors import JobwellError, SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
 from jobwell.settings import Settings, masked
 from jobwell.store.arrays import teach
 from jobwell.store.pool import LoopPool, Pool
@@ -23,6 +24,22 @@ ADVICE = {
     "permission denied": "check user, password and access rules",
     "unsupported startup parameter": "take it out of the URL: a pooler does not pass it on",
 }
+QUOTED = re.compile("[\"'].*[\"']")
+# The same where the driver gives a code: a server may speak another language.
+ADVICE_BY_STATE = {
+    "28P01": "check user, password and access rules",
+    "28000": "check user, password and access rules",
+    "42501": "check user, password and access rules",
+    "3D000": "create it, or correct the URL",
+}
+# What statements find that were written for tables of this release.
+OLDER = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedObject,
+)
 UNSENT_OR_UNDONE = ("53", "57014", "40")  # refused for want of room, cancelled, or rolled back: it took no effect
 WHO = "select pg_backend_pid()"
 USES_BEFORE_PREPARING = 5
@@ -67,7 +84,7 @@ class Database:
         try:
             given = conninfo_to_dict(url or self.url)
         except psycopg.ProgrammingError as error:
-            raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {str(error).strip()}") from None
+            raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {_unquoted(error)}") from None
         chosen = {
             "application_name": f"jobwell {name}",
             "connect_timeout": max(2, round(min(settings.connect_timeout, within or patience or settings.connect_timeout))),
@@ -168,7 +185,9 @@ class Database:
         """
         try:
             yield
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction) as error:
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise StoreRefused(self._lacks_rights(error)) from error
+        except OLDER as error:
             lacks = f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones"
             raise SchemaMismatch(self._moved() or f"{lacks}; run `jobwell migrate`") from error
         except psycopg.OperationalError as error:
@@ -185,15 +204,28 @@ class Database:
             return ""
         return found.sentence if found is not None else ""
 
+    def _lacks_rights(self, error: psycopg.Error) -> str:
+        schema = self.settings.schema
+        try:
+            role = str(conninfo_to_dict(self.url).get("user") or "")
+        except psycopg.Error:
+            role = ""
+        named = f"the role {role!r}" if role else "this role"
+        to = f'"{role}"' if role else "it"
+        return (
+            f"{self.place}: {named} may not do this: {first_line(error)}. Nothing was changed by it; use the role that owns the"
+            f" tables, or let that one `grant usage on schema {schema} to {to}` and `grant select, insert, update, delete on all"
+            f" tables in schema {schema} to {to}`; tables are made, and old days dropped, by the owner only"
+        )
+
     def _unreachable(self, error: psycopg.Error, *, sent: bool) -> NoReturn:
-        said = str(error).strip().splitlines()
-        reason = said[0].strip() if said else type(error).__name__
+        reason = first_line(error)
         state = error.sqlstate or ""
         if state == "57014":
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
         if state.startswith("25"):
             raise StoreError(f"{self.place} cannot be written: {reason} (is this a replica?)") from error
-        advice = next((words for sign, words in ADVICE.items() if sign in reason), None)
+        advice = ADVICE_BY_STATE.get(state) or next((words for sign, words in ADVICE.items() if sign in reason), None)
         if advice:
             raise StoreRefused(f"{self.place} refuses: {reason}; {advice}") from error
         unsure = sent and not state.startswith(UNSENT_OR_UNDONE)
@@ -220,6 +252,28 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
             f"default_transaction_isolation is {isolation!r} here, and a worker needs 'read committed': give its role that by"
             " `alter role … set default_transaction_isolation = 'read committed'`"
         )
+
+
+def _unquoted(error: psycopg.Error) -> str:
+    """What the driver says of a URL, without the pieces of it that it repeats: they may be of a password."""
+    return f"{re.sub(QUOTED, '…', first_line(error))}; a '%' in a password is written '%25'"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of the driver says, without the places and hints below it."""
+    said = str(error).strip().splitlines()
+    return said[0].strip() if said else type(error).__name__
+
+
+def last_word(error: BaseException) -> JobwellError | None:
+    """An error of the driver that nobody has told, as one of ours; None: it is none of the driver's."""
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return StoreRefused(f"the role may not do this: {first_line(error)}; use the role that owns the tables")
+    if isinstance(error, OLDER):
+        return SchemaMismatch(f"the tables are not those of this release: {first_line(error)}; run `jobwell migrate`")
+    if isinstance(error, psycopg.OperationalError):
+        return StoreUnavailable(f"the database cannot be used now: {first_line(error)}", unsure=True)
+    return StoreError(f"the database refused a statement: {first_line(error)}") if isinstance(error, psycopg.Error) else None
 
 
 def is_lost(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ What the steps leave, wherever they are interrupted:
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import psycopg
@@ -19,7 +19,8 @@ from psycopg import Connection, sql
 
 from jobwell.core.errors import Conflict, StoreError
 from jobwell.store import audit, closing, migrations
-from jobwell.store.database import Database, is_locked
+from jobwell.store.database import Database, first_line, is_locked
+from jobwell.store.migrations import STEP_PATIENCE
 from jobwell.store.statements import Program, run
 
 Conn = Connection[Any]
@@ -50,6 +51,7 @@ class Move:
         self._schema = source.settings.schema
         self._by = by
         self._told = told
+        self._closed = False  # the source, so that the move must be ended and cannot be forgotten
 
     def run(self) -> dict[str, int]:
         """Move. Returns the rows of each table; empty where only the last step of an earlier move was left to do.
@@ -57,7 +59,8 @@ class Move:
         Raises:
             Conflict: workers live, somebody writes, or the target holds jobs. Nothing was changed.
             SchemaMismatch: the tables of one of them do not fit this release.
-            StoreError: a server cannot be reached, or the counts differ. The source is as it was.
+            StoreError: a server cannot be reached, or the counts differ. The source is as it was; or it is closed already, and
+                the sentence says so: then the same move, given again, ends it.
         """
         with (
             self._source.connect("move", direct=True) as source,
@@ -65,6 +68,8 @@ class Move:
             self._target.connect("move", direct=True) as target,
             self._telling(target),
         ):
+            for conn in (source, lock, target):
+                conn.silence = STEP_PATIENCE  # a large table is not counted within the deadline of a claim
             if self._only_opened(source, target):
                 return {}
             self._may_leave(source)
@@ -78,6 +83,7 @@ class Move:
                     self._note(target, counts)
                     aside = self._close(target, self._source.place, "arriving", identity)
                 self._close(lock, self._target.place, "moved", identity)
+            self._closed = True
             with target.transaction():
                 closing.reopen(target, self._schema, aside)
             return counts
@@ -90,12 +96,21 @@ class Move:
         """Turn the driver's errors into ours, and name the right server."""
         try:
             yield
-        except psycopg.OperationalError:
-            with (self._target if target.broken else self._source).telling():
-                raise
         except psycopg.Error as error:
-            said = str(error).strip().splitlines()[0]
-            raise StoreError(f"the move failed and the old store is as it was: {said}") from error
+            if self._closed:
+                detail = (error.diag.message_detail or "").replace("\n", "; ")
+                raise StoreError(
+                    f"everything is copied to {self._target.place} and the old store is closed, but the new one could not be"
+                    f" opened: {first_line(error)}{f' ({detail})' if detail else ''}. Nothing is lost, and nobody can write"
+                    " meanwhile: take away what stands in the way, and run the same command again"
+                ) from error
+            self._tell(error, target)
+
+    def _tell(self, error: psycopg.Error, target: Conn) -> NoReturn:
+        if isinstance(error, psycopg.OperationalError):
+            with (self._target if target.broken else self._source).telling():
+                raise error
+        raise StoreError(f"the move failed and the old store is as it was: {first_line(error)}") from error
 
     def _only_opened(self, source: Conn, target: Conn) -> bool:
         left, came = closing.marker(source, self._schema), closing.marker(target, self._schema)
@@ -105,6 +120,7 @@ class Move:
             raise Conflict(left.sentence)
         if came is None or came.state != "arriving" or came.store != left.store:
             raise Conflict(left.sentence)
+        self._closed = True
         with target.transaction():
             closing.reopen(target, self._schema, came.aside)
         return True

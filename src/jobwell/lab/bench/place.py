@@ -24,10 +24,10 @@ from jobwell.core.job import NewJob
 from jobwell.lab import meter, tasks
 from jobwell.settings import Settings, load
 from jobwell.store import migrations
-from jobwell.store.database import Database, check_fitness
+from jobwell.store.database import Database, check_fitness, first_line
 
-SCHEMA = "jobwell_bench"
-DATABASE = "jobwell_bench_pinned"  # as store/sql/bench.sql names it
+SCHEMA = "jobwell_bench"  # these three as store/sql/bench.sql has them
+DATABASE = "jobwell_bench_pinned"
 NOTE = "made by jobwell bench, dropped by it"
 FLOOR_BATCH = 500
 SLOTS = 1000  # as the peers ran with batches of 500 to 2,000
@@ -157,11 +157,12 @@ def open_bench(settings: Settings, say: Say, *, own_database: bool = False) -> I
         own_database: a database and not only a schema, for what would otherwise reach the other tables of the database.
 
     Raises:
+        JobwellError: what has the name of the place is somebody else's; nothing was touched.
         StoreRefused: this role may not create what is needed.
         StoreUnavailable: the server cannot be reached.
     """
     home = Database(settings)  # an embedded server is started here, once, for the workers too
-    with _stoppable(), home.connect("bench", direct=True) as guard, home.telling(), _telling_rights(home):
+    with _stoppable(), home.connect("bench", direct=True, patience=PATIENCE) as guard, home.telling(), _telling_rights(home):
         _wait_for_turn(guard, home, say)
         with _own_database(guard, home, say) if own_database else nullcontext(home.url) as url:
             direct = url if url != home.url else home.settings.direct_url or url
@@ -233,9 +234,12 @@ def _stoppable() -> Iterator[None]:
 def _telling_rights(home: Database) -> Iterator[None]:
     try:
         yield
-    except psycopg.errors.InsufficientPrivilege as error:
+    except (psycopg.errors.InsufficientPrivilege, StoreRefused) as error:
+        cause = error.__cause__ if isinstance(error, StoreRefused) else error
+        if not isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            raise
         raise StoreRefused(
-            f"{home.place}: {str(error).splitlines()[0]}; a benchmark makes a schema {SCHEMA!r} of its own:"
+            f"{home.place}: {first_line(cause)}; a benchmark makes a schema {SCHEMA!r} of its own:"
             " give a role that may create one, or another database"
         ) from error
 
@@ -280,6 +284,9 @@ def _own_database(guard: "psycopg.Connection[Any]", home: Database, say: Say) ->
 @contextmanager
 def _tables(database: Database, app: App) -> Iterator[None]:
     _drop(database)
+    with database.connect("bench", direct=True) as conn, database.telling(), conn.transaction():
+        conn.execute(database.statements["bench.create_schema"])
+        conn.execute(database.statements["bench.note_schema"])
     try:
         migrations.migrate(database)
         yield
@@ -290,7 +297,13 @@ def _tables(database: Database, app: App) -> Iterator[None]:
 
 
 def _drop(database: Database) -> None:
-    with database.connect("bench", direct=True) as conn, database.telling():
+    with database.connect("bench", direct=True) as conn, database.telling(), conn.transaction():
+        there = conn.execute(database.statements["bench.schema"]).fetchall()
+        if there and there[0][0] != NOTE:
+            raise JobwellError(
+                f"there is a schema {SCHEMA!r} that no benchmark has made; nothing was touched. Rename it, or drop it if it may"
+                " go, and start again"
+            )
         migrations.drop(conn, SCHEMA)
 
 

@@ -103,6 +103,15 @@ select pg_try_advisory_lock(hashtextextended('the bench of jobwell', 0));
 -- name: patient_session
 set idle_in_transaction_session_timeout = 0;
 
+-- name: schema
+select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = 'jobwell_bench';
+
+-- name: create_schema
+create schema jobwell_bench;
+
+-- name: note_schema
+comment on schema jobwell_bench is 'made by jobwell bench, dropped by it';
+
 -- name: database
 select shobj_description(oid, 'pg_database') from pg_database where datname = 'jobwell_bench_pinned';
 

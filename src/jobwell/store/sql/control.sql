@@ -33,6 +33,13 @@ union select c.spec ->> 'queue' from jobwell.catalog c where c.spec ->> 'queue' 
 union select q.name from jobwell.queues q where q.name <> '*'
 order by 1;
 
+-- name: seen
+-- Whether any job is of this queue, and of this task: asked only where nobody declares them.
+select :queue::text is null or exists (select from jobwell.jobs where queue = :queue) or exists (select from jobwell.quarantine where queue = :queue)
+         or exists (select from jobwell.finished where queue = :queue),
+       :task::text is null or exists (select from jobwell.jobs where task = :task) or exists (select from jobwell.quarantine where task = :task)
+         or exists (select from jobwell.finished where task = :task);
+
 -- name: cancel
 select id, outcome from jobwell.cancel(:ids::uuid[], :actor, :why);
 
@@ -77,7 +84,7 @@ select q.id from jobwell.quarantine q
  order by q.id limit :limit;
 
 -- name: begin
-insert into jobwell.bulk_actions (actor, verb, chosen, total, why) values (:actor, :verb, :chosen::json, :total::integer, :why) returning id;
+insert into jobwell.bulk_actions (id, actor, verb, chosen, total, why) values (:id, :actor, :verb, :chosen::json, :total::integer, :why) returning id;
 
 -- name: take
 -- One driver at a time: another one finds the row locked, and leaves it alone.

@@ -10,8 +10,11 @@ with j as materialized (
   select 3, id, 'failed', task, queue, rank, gate, tenant, lock_key, attempt, run_at, null, started_at, deadline, worker, failed_at, reason,
          coalesce(error_type || ': ', '') || coalesce(message, '') from jobwell.quarantine where id = :id
   order by place limit 1),
+apart as materialized ( -- suspects stand behind their task's gate, turned over by a number of its own (core/ids.py)
+  select coalesce(j.place = 1 and (c.spec ->> 'executor' = 'process' or j.gate # 418431069797 = (c.spec ->> 'gate')::bigint), false) as apart
+    from j left join jobwell.catalog c on c.task = j.task),
 w as materialized (
-  select w.id, w.name, w.slots, w.busy, w.state = 'live' and w.lease_until > jobwell.now() as live,
+  select w.id, w.name, w.slots, w.busy, w.children, w.state = 'live' and w.lease_until > jobwell.now() as live,
          (select queue from j) = any (w.queues) as serves, w.tasks = '{}' or (select task from j) = any (w.tasks) as knows,
          w.state <> 'dead' and w.lease_until > jobwell.now() as there
     from jobwell.workers w),
@@ -23,14 +26,15 @@ holder as (
    where j.state = 'ready' limit 1)
 select jobwell.now(), j.id, j.state, j.task, j.queue, j.lock_key, j.attempt, j.run_at, j.ready_at, j.started_at, j.deadline, j.ended_at, j.reason, j.said,
        p.name, p.paused_at, p.paused_by, p.paused_why, p.paused_until, h.id, h.started_at,
-       (select count(*)::integer from w where live), (select count(*)::integer from w where live and serves),
-       (select count(*)::integer from w where live and serves and knows),
-       (select coalesce(sum(slots), 0)::integer from w where live and serves and knows),
-       (select coalesce(sum(busy), 0)::integer from w where live and serves and knows),
+       (select count(*)::integer from w where live), (select count(*)::integer from w where live and serves), (select count(*)::integer from w where live and serves and knows),
+       (select coalesce(sum(slots), 0)::integer from w where live and serves and knows), (select coalesce(sum(busy), 0)::integer from w where live and serves and knows),
        (select w.name from w where w.id = j.worker), (select w.there from w where w.id = j.worker),
        (select count(*)::integer from (select from jobwell.jobs b where j.state = 'ready' and b.state = 'ready' and b.queue = j.queue and b.rank < j.rank limit :cap) c),
        (select count(*)::integer from (select b.ready_at, b.id from jobwell.jobs b where j.state = 'ready' and b.state = 'ready' and b.queue = j.queue and b.rank = j.rank
            and b.gate = j.gate and b.tenant = j.tenant limit :cap) c where (c.ready_at, c.id) < (j.ready_at, j.id)),
-       a.error_type, a.message, c.at, c.actor
+       a.error_type, a.message, c.at, c.actor, (select apart from apart), (select coalesce(sum(children), 0)::integer from w where live and serves and knows),
+       (select coalesce(sum(least(w.children, r.jobs)), 0)::integer from w cross join lateral (
+          select count(*)::integer as jobs from jobwell.jobs r left join jobwell.catalog k on k.task = r.task
+           where (select apart from apart) and r.state = 'running' and r.worker = w.id and (k.spec ->> 'executor' = 'process' or r.gate <> (k.spec ->> 'gate')::bigint)) r where live and serves and knows)
   from j left join pause p on true left join holder h on true left join jobwell.cancels c on c.job_id = j.id
   left join lateral (select error_type, message from jobwell.attempts a where a.job_id = j.id order by a.ended_at desc limit 1) a on true;

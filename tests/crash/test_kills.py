@@ -9,7 +9,7 @@ import pytest
 
 from jobwell import App
 from tests.crash.conftest import LEASE, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Fleet
-from tests.waiting import until
+from tests.waiting import pause, until
 
 
 @pytest.fixture
@@ -93,6 +93,7 @@ def test_the_second_signal_ends_the_grace(fleet: Fleet, nap: Any) -> None:
     until(lambda: fleet.marks("start") == 1)
     supervisor.send_signal(SIGTERM)
     until(lambda: fleet.one("select count(*) from workers where state = 'draining'") == 1)
+    pause(1.2)  # what comes within a second is the same wish
     supervisor.send_signal(SIGTERM)
     assert supervisor.wait(15) == 0
     assert fleet.rows("select state, attempt from jobs") == [("ready", 0)]
@@ -157,3 +158,14 @@ def test_random_kills_lose_nothing(fleet: Fleet, nap: Any) -> None:
 @pytest.mark.timeout(600)
 def test_random_kills_lose_nothing_at_full_length(fleet: Fleet, nap: Any) -> None:
     random_kills(fleet, nap, jobs=200, seconds=1.0, every=3.0)
+
+
+def test_a_signal_to_the_whole_group_is_one_wish_and_keeps_the_grace(fleet: Fleet, nap: Any) -> None:
+    """An orchestrator signals supervisor and workers, and the supervisor passes its own on."""
+    supervisor = fleet.start(grace="10s")
+    nap.enqueue(2.0, "a")
+    until(lambda: fleet.marks("start") == 1)
+    for process in [*fleet.children(supervisor), psutil.Process(supervisor.pid)]:
+        process.send_signal(SIGTERM)
+    assert supervisor.wait(20) == 0
+    assert fleet.finished() == 1

@@ -390,11 +390,13 @@ def _trace(error: BaseException) -> str:
 
 
 def _user_part(error: BaseException) -> Any:
-    """The traceback from the first frame of user code on: ours tells the user nothing."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
+    """The traceback from the first frame of user code on: ours, and what is between ours, tell the user nothing."""
+    trace = begin = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(OURS):
+            begin = trace.tb_next
         trace = trace.tb_next
-    return trace
+    return begin
 
 
 def _place(error: BaseException) -> str:

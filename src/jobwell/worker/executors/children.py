@@ -25,7 +25,7 @@ from jobwell.worker.executors.threads import Threads
 
 log = logging.getLogger("jobwell.worker")
 
-KILL_AFTER = 3.0  # seconds from the request to stop to the kill
+KILL_AFTER = 1.5  # seconds from the request to stop to the kill
 START_PATIENCE = 60.0  # seconds for the user's modules to be imported
 MOST_TRIES = 3  # children that die before they take a job
 MOST_JOBS = 1000  # then a fresh one: what a library leaks is given back

@@ -1,6 +1,10 @@
 """The test server for benchmarks, and what they leave on it."""
 
+import fcntl
+import getpass
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -10,6 +14,14 @@ from jobwell import settings
 from jobwell.settings import Settings
 
 Left = Callable[[], list[str]]
+
+
+@pytest.fixture(autouse=True)
+def _turn() -> Iterator[None]:
+    """One test of benchmarks at a time: they look for what others would leave on the same server."""
+    with Path(tempfile.gettempdir(), f"jobwell-tests-lab-{getpass.getuser()}").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

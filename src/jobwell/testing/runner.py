@@ -24,7 +24,7 @@ from jobwell.testing.driver import Beside, Here
 from jobwell.testing.errors import AttemptFailed, TestbedError
 from jobwell.testing.faults import Faults, Spy, Vanished, saboteur
 from jobwell.testing.views import Ran
-from jobwell.worker import attempt as attempts
+from jobwell.worker import failures
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
@@ -242,6 +242,6 @@ def _is_for_the_test(error: BaseException) -> bool:
 def bare(error: BaseException) -> BaseException:
     """The error with the traceback that begins in user code."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(attempts.OURS):
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(failures.OURS):
         trace = trace.tb_next
     return error.with_traceback(trace)

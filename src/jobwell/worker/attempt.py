@@ -9,12 +9,10 @@ import asyncio
 import logging
 import math
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from random import random
 from typing import Any, Literal, Protocol
 
@@ -49,16 +47,14 @@ from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
 from jobwell.worker.executors.children import CannotStart, Children
 from jobwell.worker.executors.kept import Died, TooMuchMemory
+from jobwell.worker.failures import MESSAGE_LIMIT, failure_of, said, trace_of
 from jobwell.worker.middleware import Middleware, compose
 
 log = logging.getLogger("jobwell.worker")
 
 Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
-MESSAGE_LIMIT = 4_000
-TRACEBACK_LIMIT = 16_000
 UNKNOWN_DELAY = 30.0
 TOO_NEW_BOUND = 120  # times 30 s: an hour for a deploy
-OURS = tuple(str(Path(__file__).parents[1] / part) for part in ("worker", "testing"))
 OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
 
 
@@ -207,8 +203,8 @@ def _open(attempt: Attempt) -> Outcome | None:
             return _too_new(attempt, version, spec.version)
         attempt.args = spec.signature.decode(stored) if version == spec.version else _upgraded(spec, version, stored)
     except BaseException as error:  # noqa: BLE001  classes and upgrades of the user work here, and raise what they like
-        said = text.clean(_said(error), MESSAGE_LIMIT)
-        return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {said}"), counts=False)
+        words = text.clean(said(error), MESSAGE_LIMIT)
+        return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {words}"), counts=False)
     if spec.signature.context:
         attempt.context = _context(attempt, spec)
     return None
@@ -287,17 +283,17 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return Released("shutdown")
     if attempt.stopped == "cancelled":
         asked = isinstance(error, asyncio.CancelledError)
-        return Cancelled(None if asked else _failure(error, classify(error)))
+        return Cancelled(None if asked else failure_of(error, classify(error)))
     if isinstance(error, Reject):
-        message = text.clean(_said(error.message), MESSAGE_LIMIT)
-        failure = Failure("Reject", message, _trace(error), "", "logical")
-        return Failed(Reason.REJECTED, failure, text.clean(_said(error.code), 200))
+        message = text.clean(said(error.message), MESSAGE_LIMIT)
+        failure = Failure("Reject", message, trace_of(error), "", "logical")
+        return Failed(Reason.REJECTED, failure, text.clean(said(error.code), 200))
     if isinstance(error, Snooze):
         return _snoozed(attempt, error, now)
     if isinstance(error, Retry):
-        return _again(attempt, _failure(error, "temporary"), error, now)
+        return _again(attempt, failure_of(error, "temporary"), error, now)
     kind = classify(error)
-    failure = _failure(error, kind)
+    failure = failure_of(error, kind)
     if kind == "logical":
         return Failed(Reason.REJECTED, failure)
     return _again(attempt, failure, None, now)
@@ -337,9 +333,9 @@ def _snoozed(attempt: Attempt, wish: Snooze, now: Callable[[], datetime]) -> Out
     try:
         delay = after_seconds(wish.until, now(), "until")
     except (JobwellError, AttributeError) as error:
-        return _again(attempt, _failure(error, "unknown"), None, now)
+        return _again(attempt, failure_of(error, "unknown"), None, now)
     remaining = _remaining(attempt)
-    message = text.clean(_said(wish), MESSAGE_LIMIT)
+    message = text.clean(said(wish), MESSAGE_LIMIT)
     if remaining is not None and delay >= remaining:
         return Failed(Reason.DEADLINE, Failure("Snooze", f"it asked to sleep past its deadline: {message}"), counts=False)
     return Snoozed(max(delay, 0.001), message)
@@ -361,44 +357,8 @@ def _succeeded(attempt: Attempt, result: Any, limit: int) -> Succeeded:
     try:
         encoded = spec.signature.encode_result(result)
     except Exception as error:  # noqa: BLE001  a result may hold anything, also objects that raise when looked at
-        return Succeeded(None, text.clean(f"its result could not be stored: {_said(error)}", MESSAGE_LIMIT))
+        return Succeeded(None, text.clean(f"its result could not be stored: {said(error)}", MESSAGE_LIMIT))
     if len(encoded) > limit:
         return Succeeded(None, f"its result takes {len(encoded):,} bytes and was not stored; the limit is {limit:,}")
     kept = encoded.decode()
     return Succeeded(kept) if spec.result_ttl is None else Expiring(kept, ttl=spec.result_ttl)
-
-
-def _failure(error: BaseException, kind: str) -> Failure:
-    kind_of = type(error)
-    name = kind_of.__qualname__ if kind_of.__module__ == "builtins" else f"{kind_of.__module__}.{kind_of.__qualname__}"
-    return Failure(text.clean(name, 200), text.clean(_said(error), MESSAGE_LIMIT), _trace(error), _place(error), kind)
-
-
-def _said(value: object) -> str:
-    try:
-        return str(value)
-    except BaseException:  # noqa: BLE001  an error whose text raises is still an error
-        return f"<{type(value).__name__} whose text cannot be read>"
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        lines = traceback.format_exception(type(error), error, _user_part(error))
-    except BaseException:  # noqa: BLE001
-        return ""
-    return text.clean("".join(lines), TRACEBACK_LIMIT)
-
-
-def _user_part(error: BaseException) -> Any:
-    """The traceback from the first frame of user code on: ours, and what is between ours, tell the user nothing."""
-    trace = begin = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(OURS):
-            begin = trace.tb_next
-        trace = trace.tb_next
-    return begin
-
-
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(_user_part(error))
-    return text.clean(f"{Path(frames[-1].filename).name}:{frames[-1].name}", 200) if frames else ""

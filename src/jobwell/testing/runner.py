@@ -24,6 +24,7 @@ from jobwell.testing.driver import Beside, Here
 from jobwell.testing.errors import AttemptFailed, TestbedError
 from jobwell.testing.faults import Faults, Spy, Vanished, saboteur
 from jobwell.testing.views import Ran
+from jobwell.worker import attempt as attempts
 from jobwell.worker import failures
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.finisher import Finisher

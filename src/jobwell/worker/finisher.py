@@ -73,7 +73,7 @@ class Finisher:
 
     @property
     def ending(self) -> int:
-        """Outcomes that are being stored now, of jobs that take longer than that: their code is over, so others may be claimed."""
+        """Outcomes that are being stored, of jobs that take longer than that: their code is over, so others may be claimed."""
         return self._writing
 
     def gathered(self) -> list[Ended]:

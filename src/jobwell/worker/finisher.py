@@ -3,7 +3,9 @@
 While the database is away the outcomes wait here and are tried again; they are good as long as the lease lives.
 """
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +21,9 @@ from jobwell.worker.housekeeping.rescue import CRASHES_BOUND
 
 log = logging.getLogger("jobwell.worker")
 
+GROUP = 8  # outcomes; what came in such a group comes so again
+GATHER = 0.001  # seconds
+SLOW = 0.01  # seconds of an attempt, beside which a commit is short
 LARGEST = 500  # outcomes in one statement
 Ended = tuple[Attempt, Outcome]
 EMERGENCY = Failure("Unstorable", "what the job left could not be stored; see the worker's log")
@@ -33,6 +38,7 @@ class Finisher:
         largest: outcomes in one statement at the most.
         stored: told of attempts whose slots are free now.
         soon: told when a job will be due within seconds.
+        begun: told when the storing of a batch begins whose slots may be claimed for meanwhile.
         told: told of what was stored, and of the jobs that were no longer ours; None where nobody listens.
     """
 
@@ -45,6 +51,7 @@ class Finisher:
         stored: Callable[[list[Attempt]], None],
         soon: Callable[[], None],
         told: "Callable[[list[Ended], set[UUID]], None] | None" = None,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._verbs = verbs
         self._link = link
@@ -52,7 +59,10 @@ class Finisher:
         self._stored = stored
         self._soon = soon
         self._told = told
+        self._begun = begun
         self._waiting: list[Ended] = []
+        self._last = 0
+        self._writing = 0
         self._again = False
         self.wake: Callable[[], None] = lambda: None
 
@@ -60,6 +70,11 @@ class Finisher:
     def waiting(self) -> int:
         """Outcomes that are not stored yet."""
         return len(self._waiting)
+
+    @property
+    def ending(self) -> int:
+        """Outcomes that are being stored, of jobs that take longer than that: their code is over, so others may be claimed."""
+        return self._writing
 
     def gathered(self) -> list[Ended]:
         """What waits to be stored."""
@@ -75,12 +90,20 @@ class Finisher:
         """Write what has gathered. What is not written stays for the next round."""
         if not self._waiting:
             return 3600.0
+        if self._last >= GROUP and len(self._waiting) * 2 < self._last:
+            await asyncio.sleep(GATHER)  # what began with these ends with these
         batch = self._waiting[: self._largest]
+        self._last = len(batch)
+        if time.monotonic() - batch[0][0].began > SLOW and not self._again:
+            self._writing = len(batch)
+            self._begun()
         try:
             lost = await self._write(batch)
         except BaseException:
             self._again = True
             raise
+        finally:
+            self._writing = 0
         self._again = False
         del self._waiting[: len(batch)]
         self._stored([attempt for attempt, _ in batch])

@@ -191,7 +191,7 @@ class Worker:
         )  # fmt: skip
         self._finisher = Finisher(
             self._jobs, self._ends, largest=self._batch, stored=attempts.stored, soon=self._wake_due,
-            told=hub.ended if hub.wants(*OUTCOMES) else None,
+            told=hub.ended if hub.wants(*OUTCOMES) else None, begun=self._wake_fetcher,
         )  # fmt: skip
         self._heartbeat = self._make_heartbeat()
         self._start = Start(
@@ -293,7 +293,7 @@ class Worker:
         return datetime.now(UTC) + self._heartbeat.skew
 
     def _free(self) -> int:
-        free = self.slots - len(self._attempts) + self._attempts.apart
+        free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending
         # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
         # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
         if free < self._batch and self._finisher.waiting:

@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from jobwell.demo.statements import Case
 from jobwell.settings import Settings
 from jobwell.store import migrations
 from jobwell.store.database import Database
+
+HOLD_PATIENCE = 2.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def world(settings: Settings, count: int, *, keep: bool) -> Iterator[World]:
         # Over a connection made for it, since this one may be lost or in the middle of something by then.
         cleaning = stack.enter_context(contextlib.ExitStack())
         conn = stack.enter_context(contextlib.closing(database.connect("demo", direct=True)))
-        if not _hold(conn, case):
+        if not _held_soon(conn, case):
             raise DemoError(f"another demo is running in the schema {settings.schema!r} of this database; wait for its end")
         folder = Path(tempfile.mkdtemp(prefix="jobwell-demo-"))
         if not keep:
@@ -96,6 +99,16 @@ def world(settings: Settings, count: int, *, keep: bool) -> Iterator[World]:
 def _hold(conn: "Connection[Any]", case: Case) -> bool:
     row = conn.execute(case["hold"]).fetchone()
     return row is not None and bool(row[0])
+
+
+def _held_soon(conn: "Connection[Any]", case: Case) -> bool:
+    """One that has just ended lets go when the server has seen it."""
+    until = time.monotonic() + HOLD_PATIENCE
+    while not _hold(conn, case):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _remove(database: Database, case: Case) -> None:

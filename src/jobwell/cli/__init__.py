@@ -135,7 +135,7 @@ def _texts(arguments: Sequence[str]) -> list[str]:
 def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: what is said goes nowhere, and into no connection of ours
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  for as long as we live
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have becomes '?', and is no reason to stop
             stream.reconfigure(errors="replace")

@@ -1,5 +1,6 @@
 """The part of an App that asks for jobs enqueued earlier, and for what they returned."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -12,13 +13,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Asking:
+class Asking(ABC):
     """Handles by id, and waiting for many."""
 
     @property
+    @abstractmethod
     def client(self) -> Any:
         """What asks the store; the App has it."""
-        raise NotImplementedError
 
     @overload
     def handle(self, job_id: UUID | str, task: Task[P, R]) -> Handle[R]: ...

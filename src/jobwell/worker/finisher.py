@@ -95,7 +95,7 @@ class Finisher:
         batch = self._waiting[: self._largest]
         self._last = len(batch)
         if time.monotonic() - batch[0][0].began > SLOW and not self._again:
-            self._writing = len(batch)
+            self._writing = sum(not attempt.apart for attempt, _ in batch)  # what ran in a child has taken no slot
             self._begun()
         try:
             lost = await self._write(batch)

@@ -202,7 +202,7 @@ class Supervisor:
         listener.given()
 
     def _spawn(self, worker: UUID, listener: Listener) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(  # noqa: S603
+        return subprocess.Popen(  # noqa: S603  this Python, and arguments of ours
             [*self._command(worker)], stdin=subprocess.PIPE, start_new_session=True, pass_fds=[listener.theirs],
             env={**self._environ, VARIABLE: str(listener.theirs)},
         )  # fmt: skip

@@ -110,7 +110,7 @@ class Bench:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBWELL_")}
         given = {"JOBWELL_DATABASE_URL": settings.url, "JOBWELL_DIRECT_URL": settings.direct_url, "JOBWELL_SCHEMA": SCHEMA}
         # In a session of its own: Ctrl-C in a terminal comes here alone, and here it is passed on once.
-        supervisor = subprocess.Popen(  # noqa: S603
+        supervisor = subprocess.Popen(  # noqa: S603  this Python, and arguments of ours
             command, env={**kept, **given, **(environ or {})}, stderr=subprocess.DEVNULL, start_new_session=True
         )
         try:

@@ -62,7 +62,7 @@ class Fleet:
         environ = {**clean, **self._settings(number)} | {URL_VARIABLE: self._marks_url, RUN_VARIABLE: str(self._folder)}
         command = [sys.executable, "-m", "jobwell", "worker", "jobwell.lab.chaos.tasks:app", "--log", "text"]
         with (self._folder / f"supervisor-{number}.log").open("ab") as log:
-            return subprocess.Popen(  # noqa: S603
+            return subprocess.Popen(  # noqa: S603  this Python, and arguments of ours
                 command, env=environ, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )  # fmt: skip
 

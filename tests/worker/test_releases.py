@@ -115,6 +115,7 @@ async def test_b6_jobs_under_a_former_name_are_the_tasks_own(app: App, other: Ap
     job = send.enqueue("ada")
     async with working(app):
         assert (await desk.end(job))["result"] == '"ADA"'
+    assert await app.handle(job.id, post).aresult() == "ADA"
     assert desk.job(job)["task"] == "mail.send"
 
 

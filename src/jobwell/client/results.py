@@ -97,9 +97,8 @@ class Waiting:
         if stand is None:
             raise NotFound(f"there is no job {job}: its retention is over, or its transaction has not committed")
         must_be = self._pending[job]
-        if (
-            must_be and must_be != stand.task and self._catalog.get(must_be) is not self._catalog.get(stand.task)
-        ):  # an alias is one
+        # A former name of the task is its own.
+        if must_be and must_be != stand.task and self._catalog.get(must_be) is not self._catalog.get(stand.task):
             raise NotFound(f"there is no job {job} of {must_be}")
         return value(stand, self._catalog)
 

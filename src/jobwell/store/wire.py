@@ -6,19 +6,64 @@ ten times a second while nothing comes, which costs nothing while something does
 """
 
 import contextlib
+import os
 import select
+import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg.abc import RV, PQGen
+from psycopg.abc import RV, PQGen, PQGenConn
 
 CANCEL_PATIENCE = 1.0  # seconds for the request to stop the statement
+FORK_PATIENCE = 5.0  # seconds for which a fork waits for another thread's step of connecting: a name may be slow to look up
 
 
 class Silence(psycopg.OperationalError):
     """The server took a statement and did not answer in time. The connection is closed."""
+
+
+class _Connecting:
+    """Keeps forks and the steps of connecting apart.
+
+    While it connects (TLS, scram), the driver's C libraries hold locks of the whole process for moments. A child forked in such
+    a moment by another thread inherits the lock, and nobody in it will ever open it: its own first connection would hang.
+    """
+
+    def __init__(self) -> None:
+        self._step = threading.RLock()  # a signal handler may connect, or fork, in the middle of its thread's own step
+        self._held = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._in_child)
+
+    def apart(self, gen: PQGenConn[RV]) -> PQGenConn[RV]:
+        """Hand the driver's generator through, each of its steps under the lock; what lies between holds nobody up."""
+        try:
+            with self._step:
+                wanted = next(gen)
+            while True:
+                ready = yield wanted
+                with self._step:
+                    wanted = gen.send(ready)
+        except StopIteration as stop:
+            value: RV = stop.value
+            return value
+        finally:
+            gen.close()
+
+    def _before(self) -> None:
+        self._held = self._step.acquire(timeout=FORK_PATIENCE)
+
+    def _after(self) -> None:
+        if self._held:
+            self._step.release()
+
+    def _in_child(self) -> None:
+        self._step = threading.RLock()
+
+
+_connecting = _Connecting()
 
 
 class PlainConnection(Connection[Any]):
@@ -29,6 +74,10 @@ class PlainConnection(Connection[Any]):
     """
 
     silence = 30.0
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
+        return _connecting.apart(super()._connect_gen(conninfo))
 
     def wait(self, gen: PQGen[RV], *given: Any, **options: Any) -> RV:
         """Drive the driver's generator.
@@ -49,6 +98,10 @@ class LoopConnection(AsyncConnection[Any]):
     """The same for async code."""
 
     silence = 30.0
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
+        return _connecting.apart(super()._connect_gen(conninfo))
 
     async def wait(self, gen: PQGen[RV], *given: Any, **options: Any) -> RV:
         """As in `PlainConnection`."""

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jobwell import App
 from jobwell.core.errors import DeclarationError
-from jobwell.core.limits import Declared, Limit, Rate, Tier, declared, edition, given as both, rate, rates, tenants
+from jobwell.core.limits import Declared, Limit, Rate, Tier, declared, edition, rate, rates, tenants
+from jobwell.core.limits import given as both
 from tests.core.windows import charged, fullest, room, starts
 
 READ = {
@@ -98,10 +99,7 @@ TENANTS: list[tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = [
         {"tiers": {"gold": Tier(5, 20, "9/s")}, "members": {"acme": "gold", "zoo": "gold"}, "weights": {"zoo": 7}},
         {"acme": (20, (Rate(9, 1),), 5.0), "zoo": (20, (Rate(9, 1),), 7.0)},
     ),
-    (
-        {"tiers": {"gold": Tier(5, 20)}, "members": {"acme": "gold"}, "limits": {"acme": Limit(1)}},
-        {"acme": (1, (), 5.0)},
-    ),
+    ({"tiers": {"gold": Tier(5, 20)}, "members": {"acme": "gold"}, "limits": {"acme": Limit(1)}}, {"acme": (1, (), 5.0)}),
     ({"default": 1, "limits": {"*": Limit(3)}}, {"*": (3, (), None)}),
 ]
 
@@ -131,7 +129,12 @@ def test_tenants_that_make_no_sense_are_refused(said: dict[str, Any]) -> None:
 def test_an_edition_is_what_is_declared_in_whatever_order() -> None:
     rows = [Declared("task", "a", concurrency=1), Declared("queue", "a", concurrency=1), Declared("task", "a", "host", 1)]
     assert edition(rows) == edition(reversed(rows))
-    others = [rows[:2], [*rows[:2], Declared("task", "a", "host", 2)], [*rows[:2], Declared("task", "a", "host", 1, rates("1/s"))], []]
+    others = [
+        rows[:2],
+        [*rows[:2], Declared("task", "a", "host", 2)],
+        [*rows[:2], Declared("task", "a", "host", 1, rates("1/s"))],
+        [],
+    ]
     assert len({edition(rows), *map(edition, others)}) == 5
 
 
@@ -167,7 +170,9 @@ def test_an_app_declares_everything_once() -> None:
 
 
 some_rate = st.builds(Rate, st.integers(1, 200), st.sampled_from([0.1, 1.0, 10.0, 60.0, 3600.0]))
-bursty = st.builds(lambda rate, part: Rate(rate.count, rate.seconds, max(1, round(part * rate.count))), some_rate, st.floats(0, 1))
+bursty = st.builds(
+    lambda rate, part: Rate(rate.count, rate.seconds, max(1, round(part * rate.count))), some_rate, st.floats(0, 1)
+)
 claims = st.lists(st.tuples(st.floats(0, 1) | st.just(0.0), st.integers(1, 200)), min_size=1, max_size=60)
 
 

@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -51,6 +51,7 @@ declare
   s_rule jsonb[] := '{}';
   s_look boolean[] := '{}';
   s_got integer[] := '{}';
+  s_since timestamptz[] := '{}';
   fresh jsonb;
   mine text[];
   u record;
@@ -80,6 +81,9 @@ declare
   next_in double precision := 'infinity';
   v_wait double precision;
   contended boolean := false;
+  -- Where the walk ended; if a whole gate or queue was closed, where it was then.
+  e_queue text; e_gate bigint; e_tenant text; e_lanes integer;
+  e_closed boolean := false;
 begin
   if lightest > 1 and exists (select from jobwell.limits_in_force f where f.kind = 'tenant' and f.name = '*' and f.weight is not null) = false then
     lightest := 1;
@@ -164,6 +168,13 @@ begin
         into l_queue, l_gate, l_tenant, l_since, l_after, l_weight, l_subjects, lane_count, lanes_weigh, last_part, subject_rules
         from part p left join (select f.number, jsonb_agg(f.subject order by f.subject) as subjects from limited f group by f.number) s on s.number = p.number;
 
+      if not e_closed and cardinality(l_queue) > 0 then
+        e_queue := l_queue[cardinality(l_queue)];
+        e_gate := l_gate[cardinality(l_queue)];
+        e_tenant := l_tenant[cardinality(l_queue)];
+        e_lanes := case when random() >= last_part then -lane_count else lane_count end;
+      end if;
+
       -- Subjects that were not met before: their locks, and then, in statements that see what their last holders did, their room.
       select jsonb_agg(k) into fresh from jsonb_object_keys(subject_rules) k where k <> all (s_name);
       if fresh is not null then
@@ -195,6 +206,7 @@ begin
           s_rule := s_rule || u.rule;
           s_look := s_look || (used < u.listed or used > 2 * u.alive + 500);
           s_got := s_got || 0;
+          s_since := s_since || v_at;
         end loop;
       end if;
 
@@ -295,8 +307,10 @@ begin
             when s_rule[slot] ->> 'per' = 'tenant' then
               closed_lanes := closed_lanes || array(select l_gate[n] || '|' || l_tenant[n] from unnest(numbers) n);
             when s_rule[slot] ->> 'kind' = 'queue' then
+              e_closed := true;
               open_queues := array_remove(open_queues, s_rule[slot] ->> 'name');
             else
+              e_closed := true;
               open_gates := array(select o from unnest(open_gates) o where o <> all (array(select l_gate[n] from unnest(numbers) n)));
           end case;
         end loop;
@@ -336,7 +350,7 @@ begin
          case when jsonb_typeof(s_rule[k.slot] -> 'c') = 'number' then k.jobs || new.jobs else '{}' end,
          case when jsonb_typeof(s_rule[k.slot] -> 'c') = 'number' then k.claims || array_fill(p_claim, array[cardinality(new.jobs)]) else '{}' end,
          k.alive,
-         case when jsonb_typeof(s_rule[k.slot] -> 'r') = 'array' then jobwell.rate_charged((s_rule[k.slot] -> 'r')::json, k.tats, v_at, s_got[k.slot]) else '{}' end
+         case when jsonb_typeof(s_rule[k.slot] -> 'r') = 'array' then jobwell.rate_charged((s_rule[k.slot] -> 'r')::json, k.tats, v_at, s_got[k.slot]) || s_since[k.slot] else '{}' end
     from kept k cross join lateral (
       select coalesce(array_agg(charged_job[c]), '{}') as jobs from generate_subscripts(charged_subject, 1) c where charged_subject[c] = k.slot) new;
   if cardinality(keyed) > 0 then
@@ -348,12 +362,12 @@ begin
     select 'key:' || o.key, coalesce(o.turn, 0) + 1, jobwell.rate_charged(o.rates, o.tats, v_at, 1) from old o;
   end if;
   if p_hints then
-    -- Where the walk ended, and whether the last lane has more of its weight to come.
-    if cardinality(l_queue) > 0 then
-      return query select null::uuid, null::text, l_queue[cardinality(l_queue)], l_tenant[cardinality(l_queue)], l_gate[cardinality(l_queue)],
+    -- Where the walk ended, whether the last lane has more of its weight to come, and whether something was closed there.
+    if e_lanes is not null then
+      return query select null::uuid, null::text, e_queue, e_tenant, e_gate,
         at_rank::smallint, null::smallint, null::smallint, null::integer, null::integer,
         case when left_over > 0 then least(next_in, case when contended then 0.002 else 'infinity' end) end,
-        null::text, null::text, null::bigint, case when random() >= last_part then -lane_count else lane_count end, 0::bigint;
+        null::text, null::text, null::bigint, e_lanes, e_closed::integer::bigint;
     elsif left_over > 0 and (contended or next_in < 'infinity') then
       return query select null::uuid, null::text, null::text, null::text, null::bigint, null::smallint, null::smallint, null::smallint,
         null::integer, null::integer, least(next_in, case when contended then 0.002 else 'infinity' end), null::text, null::text,

@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- Limits, rates, weights and holds. docs/limits-and-rates.md tells it in words.
 --
 -- A limit has subjects: the thing itself ('resource:sms'), or that thing on a host, in a process, for a tenant. What is in use of a
@@ -115,15 +115,18 @@ begin
 end $$;
 
 -- Jobs that did not start after all: they go back uncounted, and rates give back what was charged for them. As `postpone`.
+-- Only while nothing was charged after them (the last of `tats` is when the last charge began): what others used since then
+-- was on time without these jobs too, so that a late gift would be one more than the rate. A key has had nobody else since.
 create or replace function jobwell.unstarted(p_given json) returns setof uuid
 language plpgsql volatile as $$
 declare
   s record;
   u record;
+  number integer;
 begin
   if exists (select from jobwell.limits l where l.rates is not null or l.override ? 'rates') then
     for s in
-      select l.subject, l.rates::text as rates, count(*)::integer as number
+      select l.subject, l.rates::text as rates, array_agg(j.started_at) as started
         from json_to_recordset(p_given) g(id uuid, claim_id uuid)
         join jobwell.jobs j on j.id = g.id and j.claim_id = g.claim_id and j.state = 'running'
         join jobwell.workers w on w.id = j.worker
@@ -132,12 +135,25 @@ begin
        group by l.subject, l.rates::text order by l.subject loop
       perform pg_advisory_xact_lock(hashtextextended('jobwell.limit:' || s.subject, 0));
       select x.* into u from jobwell.limit_uses x where x.subject = s.subject order by x.turn desc limit 1;
-      if found then
+      continue when not found;
+      number := (select count(*) from unnest(s.started) started where started >= u.tats[cardinality(u.tats)]);
+      if number > 0 then
         insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
-        values (u.subject, u.turn + 1, u.jobs, u.claims, u.alive, jobwell.rate_charged(s.rates::json, u.tats, jobwell.now(), -s.number));
+        values (u.subject, u.turn + 1, u.jobs, u.claims, u.alive,
+                jobwell.rate_charged(s.rates::json, u.tats, jobwell.now(), -number) || u.tats[cardinality(u.tats)]);
         delete from jobwell.limit_uses x where x.subject = u.subject and x.turn = u.turn;
       end if;
     end loop;
+  end if;
+  if exists (select from jobwell.gates k where k.key_rates is not null) then
+    with given_back as materialized (
+      select y.subject, y.turn, jobwell.rate_charged(k.key_rates, y.tats, jobwell.now(), -1) as tats
+        from json_to_recordset(p_given) g(id uuid, claim_id uuid)
+        join jobwell.jobs j on j.id = g.id and j.claim_id = g.claim_id and j.state = 'running' and j.lock_key <> ''
+        join jobwell.gates k on k.gate = j.gate and k.key_rates is not null
+       cross join lateral (select * from jobwell.limit_uses z where z.subject = 'key:' || j.lock_key order by z.turn desc limit 1) y),
+    gone as (delete from jobwell.limit_uses x using given_back o where x.subject = o.subject and x.turn = o.turn)
+    insert into jobwell.limit_uses (subject, turn, tats) select o.subject, o.turn + 1, o.tats from given_back o;
   end if;
   return query select * from jobwell.postpone(p_given);
 end $$;

@@ -77,6 +77,36 @@ as $$
     join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running'
 $$;
 
+-- Count what runs already under limits that are new. Returns for how many subjects there was something. A claim that was under way
+-- when the limit came may be missed.
+create or replace function jobwell.adopt_running() returns integer
+language plpgsql volatile as $$
+declare
+  s record;
+  u record;
+  adopted integer := 0;
+begin
+  for s in
+    select l.subject, array_agg(j.id) as jobs, array_agg(j.claim_id) as claims
+      from jobwell.jobs j join jobwell.workers w on w.id = j.worker
+     cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, w.host, w.id) l
+     where j.state = 'running' and l.concurrency is not null
+     group by l.subject order by l.subject loop
+    perform pg_advisory_xact_lock(hashtextextended('jobwell.limit:' || s.subject, 0));
+    select x.* into u from jobwell.limit_uses x where x.subject = s.subject order by x.turn desc limit 1;
+    select array_agg(n.id) as jobs, array_agg(n.claim_id) as claims into s.jobs, s.claims
+      from unnest(s.jobs, s.claims) n(id, claim_id)
+     where not exists (select from unnest(u.jobs, u.claims) k(id, claim_id) where (k.id, k.claim_id) = (n.id, n.claim_id));
+    if s.jobs is not null then
+      insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
+      values (s.subject, coalesce(u.turn, 0) + 1, coalesce(u.jobs, '{}') || s.jobs, coalesce(u.claims, '{}') || s.claims, coalesce(u.alive, 0), coalesce(u.tats, '{}'));
+      delete from jobwell.limit_uses x where x.subject = s.subject and x.turn = u.turn;
+      adopted := adopted + 1;
+    end if;
+  end loop;
+  return adopted;
+end $$;
+
 -- Whether a key's own rate lets its next job in.
 create or replace function jobwell.key_open(p_key text, p_rates json) returns boolean
 language sql volatile as $$

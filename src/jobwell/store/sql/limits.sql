@@ -110,6 +110,9 @@ select count(*)::integer, count(*) filter (where b.deadline <= :until::timestamp
 -- name: forget
 delete from jobwell.holds where held_until <= (select jobwell.now());
 
+-- name: adopt_running
+select jobwell.adopt_running();
+
 -- name: forget_uses
 select jobwell.forget_uses(:limit);
 

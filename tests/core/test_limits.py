@@ -89,6 +89,7 @@ def test_two_limits_for_the_same_are_refused(kind: Any, limits: list[Limit]) -> 
         declared(kind, "x", limits)
 
 
+NOTHING: dict[str, Any] = {"default": 1, "weights": {}, "tiers": {}, "members": {}, "limits": {}}
 TENANTS: list[tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = [
     ({}, {}),
     ({"default": 2}, {"*": (None, (), 2.0)}),
@@ -106,8 +107,7 @@ TENANTS: list[tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = [
 
 @pytest.mark.parametrize(("said", "rows"), TENANTS)
 def test_tenants_as_rows(said: dict[str, Any], rows: dict[str, tuple[Any, ...]]) -> None:
-    given = {"default": 1, "weights": {}, "tiers": {}, "members": {}, "limits": {}} | said
-    found = tenants(**given)
+    found = tenants(**(NOTHING | said))
     assert {row.name: (row.concurrency, row.rates, row.weight) for row in found} == rows
     assert {(row.kind, row.per) for row in found} <= {("tenant", "fleet")}
 
@@ -123,7 +123,7 @@ def test_tenants_as_rows(said: dict[str, Any], rows: dict[str, tuple[Any, ...]])
 )  # fmt: skip
 def test_tenants_that_make_no_sense_are_refused(said: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError):
-        tenants(**({"default": 1, "weights": {}, "tiers": {}, "members": {}, "limits": {}} | said))
+        tenants(**(NOTHING | said))
 
 
 def test_an_edition_is_what_is_declared_in_whatever_order() -> None:

@@ -72,10 +72,10 @@ class Rotation:
 
     def _walk_on(self, rows: Sequence[Claimed], end: Claimed | None) -> None:
         last = end or next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
-        if last is None or abs(last.lanes) <= 1:
-            self.gate, self.tenant = FIRST_GATE, ""
-        elif last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
+        if last is not None and last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
             self.gate, self.tenant = before(last.gate, last.tenant)
+        elif last is None or last.lanes <= 1:
+            self.gate, self.tenant = FIRST_GATE, ""
         else:
             self.gate, self.tenant = last.gate, last.tenant
 

@@ -336,3 +336,18 @@ async def test_a_limited_claim_costs_the_same_however_many_were_before(store: St
         await turns(300)
         late = await turns(20)
     assert late <= 2 * early + 20, (early, late)
+
+
+async def test_what_is_in_use_is_looked_up_by_id_and_not_among_all_that_run(store: Store, hand: Hand) -> None:
+    """With hundreds of running jobs that was a product of two numbers."""
+    declare(store, row("queue", "default", 600))
+    store.put_new(1000)
+    store.conn.execute("analyze jobs")
+
+    async def read() -> int:
+        await hand.conn.execute("select pg_stat_force_next_flush()")
+        return int(store.one("select pg_stat_get_tuples_returned('jobs_running'::regclass)"))
+
+    before = await read()
+    assert [len(await hand.claim(300)) for _ in range(3)] == [300, 300, 0]
+    assert await read() - before < 300

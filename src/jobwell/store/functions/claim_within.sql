@@ -375,7 +375,8 @@ begin
       from old o left join gone g on g.subject = o.subject
       left join lateral (
         select coalesce(array_agg(h.id), '{}') as jobs, coalesce(array_agg(h.claim_id), '{}') as claims
-          from unnest(g.jobs, g.claims) h(id, claim_id) join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running'
+          from unnest(g.jobs, g.claims) h(id, claim_id) cross join lateral (
+            select from jobwell.jobs j where j.id = h.id and (j.claim_id = h.claim_id and j.state = 'running') is true offset 0) j  -- as in_use
          where s_look[o.slot]) alive on true)
   insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
   select k.subject, k.turn + 1,

@@ -6,8 +6,8 @@ from jobwell import settings as setting
 from jobwell.cli.output import json_out, output_option, table
 
 SCENARIOS = (
-    "drain", "drain-2", "enqueue-bulk", "enqueue-single", "enqueue-single-wake", "enqueue-single-async", "lanes",
-    "latency", "io", "memory", "scale", "pinned",
+    "drain", "drain-2", "enqueue-bulk", "enqueue-single", "enqueue-single-wake", "enqueue-single-async", "latency", "io",
+    "memory", "scale", "pinned",
 )  # fmt: skip
 HELP = """\
 Measure this machine with its database, each scenario beside something to compare it with, in the same run.
@@ -20,7 +20,6 @@ enqueue-bulk            100,000  enqueue_many, against a bare COPY of the same r
 enqueue-single           10,000  enqueue one by one, against a bare INSERT and its commit
 enqueue-single-wake       5,000  the same while a worker rests, so that waking it is paid
 enqueue-single-async     10,000  the same with aenqueue, no worker
-lanes                    60,000  jobs of ten tenants behind a limit and a rate that do not bind, against plain ones
 latency                     200  from the call of enqueue to the first line of the task, worker idle
 io                       20,000  jobs that wait 50 ms on 100 slots, against 2,000 a second
 memory                  200,000  what a worker takes, at rest and over all its jobs (--jobs 1000000 for a million)

@@ -27,7 +27,7 @@ def drain(bench: Bench, jobs: int, *, processes: int = 1) -> Result:
     """No-op async jobs, from the first start to the last commit, against the bare claim+finish loop over as many."""
     bench.say(f"the bare loop over {jobs:,} jobs")
     floor = bench.floor(jobs)
-    found = work_off(bench, jobs, processes=processes, slots=SLOTS)
+    found = _work_off(bench, jobs, processes=processes, slots=SLOTS)
     return Result(
         scenario="drain" if processes == 1 else f"drain-{processes}", jobs=jobs,
         figures={
@@ -40,7 +40,7 @@ def drain(bench: Bench, jobs: int, *, processes: int = 1) -> Result:
 def io(bench: Bench, jobs: int) -> Result:
     """Async jobs that wait 50 ms on 100 slots, from the first start to the last commit, against the ideal: 2,000 a second."""
     ideal = IO_SLOTS / NAP
-    found = work_off(bench, jobs, processes=1, slots=IO_SLOTS, make=lambda _: tasks.nap.job(seconds=NAP))
+    found = _work_off(bench, jobs, processes=1, slots=IO_SLOTS, make=lambda _: tasks.nap.job(seconds=NAP))
     return Result(
         scenario="io", jobs=jobs,
         figures={
@@ -50,27 +50,9 @@ def io(bench: Bench, jobs: int) -> Result:
     )  # fmt: skip
 
 
-def work_off(
-    bench: Bench,
-    jobs: int,
-    *,
-    processes: int,
-    slots: int,
-    make: "Callable[[int], NewJob] | None" = None,
-    target: str = "jobwell.lab.tasks:app",
-) -> WorkedOff:
-    """Put jobs in while the workers are held still, and let go.
-
-    Args:
-        bench: where.
-        jobs: how many.
-        processes: of workers.
-        slots: of each.
-        make: gives each job (default: no-ops).
-        target: the workers' app.
-    """
+def _work_off(bench: Bench, jobs: int, *, processes: int, slots: int, make: "Callable[[int], NewJob] | None" = None) -> WorkedOff:
     bench.run("empty")
-    with bench.workers(processes, slots, target=target) as pids:
+    with bench.workers(processes, slots) as pids:
         bench.say(f"{processes} worker process(es), {jobs:,} jobs")
         with frozen(bench, pids()):
             bench.fill(jobs, make)

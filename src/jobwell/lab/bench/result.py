@@ -22,7 +22,6 @@ FIGURES: Mapping[str, Label] = {
     "jobs_per_s": Label("jobs a second", 0),
     "floor_per_s": Label("bare SQL beside it, a second", 0),
     "ideal_per_s": Label("ideal, a second", 0),
-    "plain_per_s": Label("plain jobs beside it, a second", 0),
     "empty_per_s": Label("empty table, same tenants, jobs a second", 0),
     "one_tenant_per_s": Label("empty table, one tenant, jobs a second", 0),
     "start_per_s": Label("before the snapshot, jobs a second", 0),

@@ -6,7 +6,6 @@ from functools import partial
 
 from jobwell.lab.bench.drain import drain, io
 from jobwell.lab.bench.enqueue import enqueue_bulk, enqueue_single
-from jobwell.lab.bench.lanes import lanes
 from jobwell.lab.bench.latency import latency
 from jobwell.lab.bench.memory import memory
 from jobwell.lab.bench.pinned import pinned
@@ -40,7 +39,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     "enqueue-single": Scenario(10_000, enqueue_single),
     "enqueue-single-wake": Scenario(5000, partial(enqueue_single, woken=True)),
     "enqueue-single-async": Scenario(10_000, partial(enqueue_single, asynchronous=True)),
-    "lanes": Scenario(60_000, lanes),
     "latency": Scenario(200, latency),
     "io": Scenario(20_000, io),
     "memory": Scenario(200_000, memory),

@@ -49,7 +49,6 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "enqueue-bulk": (_at_least("ratio", 0.6, "of a bare COPY of the same rows"),),
     "enqueue-single": (_at_least("ratio", 0.8, "of a bare single-row INSERT commit"),),
-    "lanes": (_at_least("ratio", 0.8, "of the plain drain in the same run"),),
     "latency": (
         _at_most("p50_ms", 3, "from the call of enqueue to the first line of the task"),
         _at_most("p99_ms", 5, "from the call of enqueue to the first line of the task"),

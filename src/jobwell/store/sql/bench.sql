@@ -28,9 +28,6 @@ copy jobwell.jobs from stdin (format binary);
 -- name: empty
 truncate jobwell.jobs, jobwell.finished, jobwell.payloads, jobwell.attempts, jobwell.quarantine;
 
--- name: no_limits
-truncate jobwell.limits, jobwell.limit_uses, jobwell.limit_editions, jobwell.gates;
-
 -- name: vacuum
 vacuum (analyze) jobwell.jobs;
 

@@ -24,6 +24,7 @@ from jobwell.core.errors import (
     WaitTimeout,
 )
 from jobwell.core.job import NewJob
+from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Reject, Retry, Snooze
 from jobwell.core.retry import Backoff, Delays, Fixed
 from jobwell.core.task import Lock
@@ -43,10 +44,12 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobwellError",
+    "Limit",
     "Lock",
     "NewJob",
     "NotFound",
     "PayloadTooLarge",
+    "Rate",
     "Reject",
     "ResultError",
     "ResultExpired",
@@ -60,6 +63,7 @@ __all__ = [
     "StoreUnavailable",
     "SyncContext",
     "Tasks",
+    "Tier",
     "TransactionMisuse",
     "WaitTimeout",
 ]

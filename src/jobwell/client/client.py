@@ -15,6 +15,7 @@ from jobwell.client.transactions import Within
 from jobwell.core.catalog import Catalog
 from jobwell.core.errors import EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
+from jobwell.core.why import Because
 from jobwell.store import bulk, control
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
@@ -114,6 +115,20 @@ class Client:
         """As `status`, for async code."""
         async with self._connections.of_loop() as own:
             return await arun(own, self._status(job))
+
+    def why(self, job: UUID) -> list[Because]:
+        """Why a job does not run."""
+        from jobwell.store import why
+
+        with self._connections.plain() as own:
+            return run(own, why.reasons(self._statements, job))
+
+    async def awhy(self, job: UUID) -> list[Because]:
+        """As `why`, for async code."""
+        from jobwell.store import why
+
+        async with self._connections.of_loop() as own:
+            return await arun(own, why.reasons(self._statements, job))
 
     def cancel(self, job: UUID, by: str, why: str | None) -> str:
         """Cancel a job; tells its state."""

@@ -9,6 +9,7 @@ from jobwell.core.duration import Duration
 
 if TYPE_CHECKING:
     from jobwell.client.client import Client
+    from jobwell.core.why import Because
 
 R = TypeVar("R")
 
@@ -40,6 +41,22 @@ class Handle(Generic[R]):
     async def astatus(self) -> str:
         """As `status`, for async code."""
         return await self._client.astatus(self.id)
+
+    def why(self) -> "list[Because]":
+        """Why it does not run: each reason that holds, the one to look at first in front, as `jobwell jobs why` tells it.
+
+        Returns:
+            At least one, each with a `code` for programs (docs/cli.md has them) and a `sentence` that says what to do.
+
+        Raises:
+            NotFound: it is gone (its retention is over), or not committed yet.
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._client.why(self.id)
+
+    async def awhy(self) -> "list[Because]":
+        """As `why`, for async code."""
+        return await self._client.awhy(self.id)
 
     def cancel(self, *, by: str = "the application", why: str | None = None) -> str:
         """Cancel it: where it waits it is over at once; where it runs its worker is asked to stop it, within about a second.

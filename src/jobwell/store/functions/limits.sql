@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- Limits, rates, weights and holds. docs/limits-and-rates.md tells it in words.
 --
 -- A limit has subjects: the thing itself ('resource:sms'), or that thing on a host, in a process, for a tenant. What is in use of a
@@ -148,13 +148,15 @@ language plpgsql volatile as $$
 declare
   gone integer;
 begin
+  -- Only what may go is locked: locks of everything that is in use would fill the server's table of locks.
   delete from jobwell.limit_uses u
    where (u.subject, u.turn) in (
-     select x.subject, x.turn from jobwell.limit_uses x
-      where pg_try_advisory_xact_lock(hashtextextended('jobwell.limit:' || x.subject, 0))
-        and not exists (select from unnest(x.tats) t where t > (select jobwell.now()))
-        and not exists (select from unnest(x.jobs, x.claims) h(id, claim_id) join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running')
-      limit p_limit);
+     select x.subject, x.turn from (
+       select x.subject, x.turn from jobwell.limit_uses x
+        where not exists (select from unnest(x.tats) t where t > (select jobwell.now()))
+          and not exists (select from unnest(x.jobs, x.claims) h(id, claim_id) join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running')
+        limit p_limit offset 0) x
+      where pg_try_advisory_xact_lock(hashtextextended('jobwell.limit:' || x.subject, 0)));
   get diagnostics gone = row_count;
   return gone;
 end $$;

@@ -50,6 +50,7 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
 
 
 def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str], list[str]]:
+    from jobwell.actions import limits
     from jobwell.core.errors import JobwellError
     from jobwell.store import migrations
     from jobwell.store.database import Database
@@ -70,6 +71,7 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
             if path.why:
                 hints.append(f"jobs are found by polling every {settings.poll:g} s, without wake-ups: {path.why}")
             migrations.check(conn, settings.schema)
+            hints += limits.forgotten(database)
     except JobwellError as error:
         wrong.append(error.message)
     return wrong, hints

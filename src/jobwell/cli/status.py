@@ -15,9 +15,9 @@ CSV_COLUMNS = ("queue", "ready", "oldest_seconds", "paused_at", "paused_by", "pa
 @rows_option
 @store_options
 def status(output: str, database_url: str | None, schema: str | None) -> int:
-    r"""What waits, runs and has failed; which queues are paused; which workers live. Needs only a URL.
+    r"""What waits, runs and has failed; what is held; which limits were set; which workers live. Needs only a URL.
 
-    Counts stop at 100,000 and are shown with a '+' then. CSV has one row for each queue.
+    Counts stop at 100,000 and are shown with a '+' then. CSV has one row for each queue. Limits from code: `jobwell limits list`.
 
     \b
     Examples:
@@ -25,8 +25,9 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
       jobwell status -o json | jq .states.ready
       watch jobwell status
     """
+    from jobwell.actions.limits import readable
     from jobwell.core.task import STANDARD_QUEUES
-    from jobwell.store import control, reads
+    from jobwell.store import control, limits, reads
     from jobwell.store.database import Database
     from jobwell.store.statements import run
     from jobwell.store.workers import WorkerVerbs
@@ -35,10 +36,12 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
     with database.connect("status") as conn, database.telling():
         found = run(conn, reads.overview(database.statements, STANDARD_QUEUES))
         workers = run(conn, WorkerVerbs(database.statements).all())
+        held = run(conn, limits.held(database.statements))
+        limited = [readable(row) for row in run(conn, limits.listed(database.statements, only_set=True))]
         unknown = [asdict(each) for each in run(conn, control.unknown(database.statements))]
     paused = {row["queue"]: row for row in found["paused"]}
     if output == "json":
-        json_out({**found, "workers": workers, "unknown": unknown})
+        json_out({**found, "held": held, "limits_set": limited, "workers": workers, "unknown": unknown})
     elif output == "csv":
         csv_out(
             [row | (paused.get(row["queue"]) or paused.get("*") or {}) | {"queue": row["queue"]} for row in _queues(found)],
@@ -46,8 +49,21 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
         )
     else:
         _print(found, paused, workers)
+        _print_hindrances(held, limited)
         _print_unknown(unknown)
     return 0
+
+
+def _print_hindrances(held: list[dict[str, Any]], limited: list[dict[str, Any]]) -> None:
+    from jobwell.cli.holds import COLUMNS as HELD
+    from jobwell.cli.limits import COLUMNS, row_of
+
+    if held:
+        click.echo()
+        table("Held", held, HELD, "")
+    if limited:
+        click.echo()
+        table("Limits set", [row_of(row) for row in limited], COLUMNS, "")
 
 
 def _print_unknown(unknown: list[dict[str, Any]]) -> None:

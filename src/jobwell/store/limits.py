@@ -69,9 +69,12 @@ def clear(statements: Statements, kind: str, name: str, per: str | None) -> Prog
     return [row[0] for row in rows]
 
 
-def listed(statements: Statements, *, kind: str | None = None, name: str | None = None) -> Program[list[dict[str, Any]]]:
-    """Every limit, as it counts now and as code has it."""
-    rows = yield statements("limits.list", kind=kind, name=name)
+def listed(
+    statements: Statements, *, kind: str | None = None, name: str | None = None, only_set: bool = False
+) -> Program[list[dict[str, Any]]]:
+    """Every limit, as it counts now and as code has it; or only where an operator's values count now."""
+    check_storable(name=name)
+    rows = yield statements("limits.list", kind=kind, name=name, only_set=only_set)
     return [dict(zip(LISTED, row, strict=True)) for row in rows]
 
 

@@ -69,12 +69,14 @@ select l.kind, l.name, l.per, f.concurrency, f.rates, f.weight, l.declared, l.co
        case when l.per = 'fleet' and l.name <> '*' and f.concurrency is not null then jobwell.in_use(l.kind || ':' || l.name) end as in_use
   from jobwell.limits l join jobwell.limits_in_force f using (kind, name, per)
  where (:kind::text is null or l.kind = :kind) and (:name::text is null or l.name = :name)
+   and (not :only_set or l.override is not null and (l.set_until is null or l.set_until > (select jobwell.now())))
  order by l.kind, l.name, l.per;
 
 -- name: known
--- Names that a limit or a hold of this kind can be for: declared, limited, or in use.
+-- Names that a limit or a hold of this kind can be for: declared, limited, held, or in use.
 select unnest(k.resources) as name from jobwell.gates k where :kind = 'resource'
 union select l.name from jobwell.limits l where l.kind = :kind and l.name <> '*'
+union select h.name from jobwell.holds h where h.kind = :kind
 union select c.task from jobwell.catalog c where :kind = 'task'
 union select c.spec ->> 'queue' from jobwell.catalog c where :kind = 'queue' and c.spec ->> 'queue' is not null
 union select unnest(w.queues) from jobwell.workers w where :kind = 'queue' and w.state <> 'dead'

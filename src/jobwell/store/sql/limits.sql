@@ -20,6 +20,13 @@ retired as (
      and not exists (select from given g where (g.kind, g.name, g.per) = (l.kind, l.name, l.per))
      and not exists (select from jobwell.workers w where w.edition = l.edition and w.state <> 'dead' and w.id <> :worker)
   returning 1),
+bare as (
+  -- The same where an operator has set something: that stays, and nothing comes back when it ends.
+  update jobwell.limits l set declared = false, concurrency = null, rates = null, weight = null, edition = null
+   where l.declared and l.override is not null and l.edition <> :edition
+     and not exists (select from given g where (g.kind, g.name, g.per) = (l.kind, l.name, l.per))
+     and not exists (select from jobwell.workers w where w.edition = l.edition and w.state <> 'dead' and w.id <> :worker)
+  returning 1),
 told as (
   insert into jobwell.limits as l (kind, name, per, concurrency, rates, weight, declared, edition)
   select g.kind, g.name, g.per, g.concurrency, g.rates, g.weight, true, :edition from given g
@@ -77,6 +84,7 @@ select l.kind, l.name, l.per, f.concurrency, f.rates, f.weight, l.declared, l.co
 select unnest(k.resources) as name from jobwell.gates k where :kind = 'resource'
 union select l.name from jobwell.limits l where l.kind = :kind and l.name <> '*'
 union select h.name from jobwell.holds h where h.kind = :kind
+union select k.task from jobwell.gates k where :kind = 'task'
 union select c.task from jobwell.catalog c where :kind = 'task'
 union select c.spec ->> 'queue' from jobwell.catalog c where :kind = 'queue' and c.spec ->> 'queue' is not null
 union select unnest(w.queues) from jobwell.workers w where :kind = 'queue' and w.state <> 'dead'

@@ -35,8 +35,7 @@ select jobwell.now(), j.id, j.state, j.task, j.queue, j.lock_key, j.attempt, j.r
        a.error_type, a.message, c.at, c.actor, (select apart from apart), (select coalesce(sum(children), 0)::integer from w where live and serves and knows),
        (select coalesce(sum(least(w.children, r.jobs)), 0)::integer from w cross join lateral (
           select count(*)::integer as jobs from jobwell.jobs r left join jobwell.catalog k on k.task = r.task
-           where (select apart from apart) and r.state = 'running' and r.worker = w.id and (k.spec ->> 'executor' = 'process' or r.gate <> (k.spec ->> 'gate')::bigint)) r where live and serves and knows),
-       j.tenant
+           where (select apart from apart) and r.state = 'running' and r.worker = w.id and (k.spec ->> 'executor' = 'process' or r.gate <> (k.spec ->> 'gate')::bigint)) r where live and serves and knows), j.tenant
   from j left join pause p on true left join holder h on true left join jobwell.cancels c on c.job_id = j.id
   left join lateral (select error_type, message from jobwell.attempts a where a.job_id = j.id order by a.ended_at desc limit 1) a on true;
 

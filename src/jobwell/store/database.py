@@ -117,7 +117,7 @@ class Database:
         parameters = self.parameters(name, url, patience)
         with self.telling(sent=False):
             conn = PlainConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
-        self._hosts.answered(parameters, conn.info.host, conn.info.port)
+        conn.way = self._hosts.answered(parameters, conn.info.host, conn.info.port)
         conn.silence = patience or self.settings.statement_timeout
         return conn
 
@@ -134,7 +134,7 @@ class Database:
         parameters = self.parameters(name, within=within)
         with self.telling(sent=False):
             conn = await LoopConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
-            self._hosts.answered(parameters, conn.info.host, conn.info.port)
+            conn.way = self._hosts.answered(parameters, conn.info.host, conn.info.port)
             conn.silence = self.settings.statement_timeout
             try:
                 if self.settings.pooler == "auto":
@@ -164,7 +164,7 @@ class Database:
             parameters = self.parameters(name, within=seconds)
             with self.telling(sent=False):
                 conn = PlainConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
-                self._hosts.answered(parameters, conn.info.host, conn.info.port)
+                conn.way = self._hosts.answered(parameters, conn.info.host, conn.info.port)
                 conn.silence = self.settings.statement_timeout
                 try:
                     if self.settings.pooler == "auto":

@@ -7,6 +7,7 @@ be paid at each connection; so the one that answered last is asked first.
 import contextlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 Pair = tuple[str, str]  # host and port; no port: the usual one
@@ -48,14 +49,16 @@ class Hosts:
 
     def __init__(self) -> None:
         self._last: dict[frozenset[Pair], Pair] = {}
+        self._doubted: dict[frozenset[Pair], Pair] = {}
 
     def arranged(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters, with the host first that answered last; the order is otherwise the URL's."""
+        """The parameters, with the host first that answered last; or last, where it fell silent since."""
         found = pairs(parameters)
-        last = self._last.get(frozenset(found))
+        key = frozenset(found)
+        last = self._last.get(key)
         if last is None or last not in found:
             return dict(parameters)
-        first = found.index(last)
+        first = (found.index(last) + (self._doubted.get(key) == last)) % len(found)
         turned = dict(parameters)
         for name in LISTS:
             parts = str(parameters.get(name) or "").split(",")
@@ -63,13 +66,42 @@ class Hosts:
                 turned[name] = ",".join(parts[first:] + parts[:first])
         return turned
 
-    def answered(self, parameters: Mapping[str, Any], host: str, port: int) -> None:
-        """A connection was made with these parameters; it leads there."""
+    def answered(self, parameters: Mapping[str, Any], host: str, port: int) -> "Way | None":
+        """A connection was made with these parameters; it leads there. None: there is no other host, or no telling."""
         found = pairs(parameters)
-        if len(found) > 1:
-            there = next((pair for pair in found if pair[0] == host and pair[1] in ("", str(port))), None)
-            if there is not None:
-                self._last[frozenset(found)] = there
+        there = next((pair for pair in found if pair[0] == host and pair[1] in ("", str(port))), None)
+        if len(found) < 2 or there is None or parameters.get("load_balance_hosts") == "random":
+            return None
+        key = frozenset(found)
+        self._last[key] = there
+        self._doubted.pop(key, None)
+        return Way(self, key, there)
+
+    def left(self, way: "Way") -> bool:
+        """Whether another host has answered since."""
+        return self._last.get(way.key) != way.there
+
+    def doubt(self, way: "Way") -> None:
+        """It fell silent: the others are asked first."""
+        self._doubted[way.key] = way.there
+
+
+@dataclass(frozen=True)
+class Way:
+    """Of a connection to one of several hosts."""
+
+    hosts: Hosts
+    key: frozenset[Pair]
+    there: Pair
+
+    @property
+    def left(self) -> bool:
+        """Whether the primary is elsewhere now, as far as this process knows."""
+        return self.hosts.left(self)
+
+    def doubt(self) -> None:
+        """The connection fell silent."""
+        self.hosts.doubt(self)
 
 
 def failures(said: str) -> list[tuple[str, str]]:

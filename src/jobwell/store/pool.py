@@ -138,6 +138,9 @@ class Pool:
 
     def _lives(self, conn: PlainConnection, since: float) -> bool:
         idle = time.monotonic() - since
+        if conn.way is not None and conn.way.left:
+            conn.close()
+            return False
         if idle < PROVE_AFTER and not speaks(conn):
             return True
         usual, conn.silence = conn.silence, min(PROOF_PATIENCE, conn.silence)
@@ -258,6 +261,9 @@ class LoopPool:
 
     async def _lives(self, conn: LoopConnection, since: float) -> bool:
         idle = time.monotonic() - since
+        if conn.way is not None and conn.way.left:
+            await conn.close()
+            return False
         if idle < PROVE_AFTER and not speaks(conn):
             return True
         usual, conn.silence = conn.silence, min(PROOF_PATIENCE, conn.silence)

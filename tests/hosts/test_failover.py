@@ -102,6 +102,8 @@ def test_a_primary_whose_host_is_gone_without_a_word(folder: Path, network: Netw
             server.kill()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_worker_waits_for_a_server_that_cannot_be_written_yet(pair: tuple[Site, Postgres]) -> None:
     site, standby = pair
     producer = site.begin([])
@@ -140,6 +142,8 @@ def test_a_producer_leaves_a_server_that_is_not_the_primary_any_more(pair: tuple
     proxy.close()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_standby_that_is_away_holds_up_commits_and_costs_no_lease(pair: tuple[Site, Postgres]) -> None:
     site, standby = pair
     producer = site.begin([None], lease="3s")

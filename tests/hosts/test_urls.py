@@ -1,14 +1,37 @@
 """URLs with several hosts: what is made of them, and what people are told."""
 
+import json
 from typing import Any
+from urllib.parse import quote
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from jobwell import settings
+from jobwell import App, settings
+from jobwell.cli import main
 from jobwell.core.errors import StoreRefused, StoreUnavailable
 from jobwell.settings import Settings, masked
 from jobwell.store.database import Database
 from jobwell.store.hosts import Hosts, failures, pairs, timeout
+from jobwell.store.wire import Silence, outdated
+from jobwell.testing import Schema
+from tests.outage.helpers import note_of
+
+
+def place_of(url: str) -> tuple[str, str]:
+    """Host and port of a URL with one."""
+    given = conninfo_to_dict(url)
+    return str(given.get("host") or "127.0.0.1"), str(given.get("port") or "5432")
+
+
+def several(url: str, *places: tuple[str, str], database: str = "") -> str:
+    """The URL with these hosts instead of its own."""
+    given = conninfo_to_dict(url)
+    login = quote(str(given["user"])) + (f":{quote(str(given['password']))}" if given.get("password") else "")
+    hosts, ports = (quote(",".join(part), safe=",") for part in zip(*places, strict=True))
+    return f"postgresql://{login}@/{database or given['dbname']}?host={hosts}&port={ports}"
+
 
 TWO = "postgresql://me:secret@one:5432,two:5433/jobs"
 
@@ -116,24 +139,76 @@ def test_the_drivers_list_is_read() -> None:
     assert failures("connection timeout expired") == []
 
 
-def test_a_wrong_password_is_final_only_where_each_host_says_so(database_url: str) -> None:
+def test_a_refusal_is_final_only_where_each_host_says_so(database_url: str) -> None:
     """While one of them is away it may be that the other one is only not ready: a worker waits."""
-    from psycopg.conninfo import conninfo_to_dict
 
-    given = conninfo_to_dict(database_url)
-    host, port = given["host"], given.get("port") or "5432"
-    if not str(host).startswith("/"):
-        pytest.skip("needs the socket of a server that asks for a password")
-
-    def connect(*places: tuple[str, object]) -> None:
-        where = ",".join(str(place[0]) for place in places), ",".join(str(place[1]) for place in places)
-        url = f"postgresql://jobwell:wrong@/jobwell?host={where[0]}&port={where[1]}"
+    def connect(*places: tuple[str, str]) -> None:
+        url = several(database_url, *places, database="no_such_database")
         Database(settings.load({"database_url": url}, environ={})).connect()
 
-    server, nobody = (str(host), port), ("127.0.0.1", 1)
-    with pytest.raises(StoreRefused, match="check user, password"):
+    server, nobody = place_of(database_url), ("127.0.0.1", "1")
+    with pytest.raises(StoreRefused, match="create it, or correct the URL"):
         connect(server, server)
-    with pytest.raises(StoreUnavailable, match="refused.*authentication failed"):
+    with pytest.raises(StoreUnavailable, match=r"refused.*\"no_such_database\" does not exist"):
         connect(nobody, server)
-    with pytest.raises(StoreUnavailable, match="authentication failed.*refused"):
+    with pytest.raises(StoreUnavailable, match=r"\"no_such_database\" does not exist.*refused"):
         connect(server, nobody)
+
+
+def test_doctor_names_the_host_that_it_reached(database_url: str, kit: Schema, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = place_of(database_url)
+    url = several(database_url, ("127.0.0.1", "1"), (host, port))
+    with pytest.raises(SystemExit):
+        main(["doctor", "-o", "json", "--database-url", url, "--schema", kit.name])
+    told = json.loads(capsys.readouterr().out)
+    assert told["wrong"] == []
+    assert (told["server"]["host"], told["server"]["pooler"]) == (f"{host}:{port}", "none")
+    assert told["server"]["wakeups"] == "notify"
+
+
+def test_a_caller_may_lend_a_connection_to_any_of_them(database_url: str, schema: str, conn: object) -> None:
+    url = several(database_url, ("127.0.0.1", "1"), place_of(database_url))
+    app = App(url, schema=schema)
+    note = note_of(app)
+    with psycopg.connect(url) as mine, app.within(mine):
+        job = note.enqueue(1)
+    assert job.status() == "ready"
+    app.close()
+
+
+async def test_what_waits_on_a_host_that_was_left_ends(database_url: str, schema: str) -> None:
+    """A primary that is gone without a word never answers; it must not be waited for when there is another one."""
+    there = place_of(database_url)
+    database = Database(
+        settings.load({"database_url": several(database_url, ("127.0.0.1", "1"), there), "schema": schema}, environ={})
+    )
+    plain, other = database.connect(), database.connect()
+    alone = await database.aconnect()
+    assert plain.way is not None
+    assert not outdated(plain)
+    assert not outdated(alone)
+    assert plain.execute("select pg_sleep(1.2)").rowcount == 1, "without another host a statement has its time"
+    plain.way.hosts.answered(database.parameters("test"), "127.0.0.1", 1)
+    assert outdated(plain)
+    assert outdated(alone)
+    assert plain.execute("select 1").rowcount == 1, "what is answered is answered"
+    for conn in (plain, other):
+        with pytest.raises(Silence, match="another host is the primary now"):
+            conn.execute("select pg_sleep(20)")
+        assert conn.closed
+    with pytest.raises(Silence, match="another host is the primary now"):
+        await alone.execute("select pg_sleep(20)")
+
+
+def test_a_host_that_fell_silent_is_asked_last() -> None:
+    hosts = Hosts()
+    two = {"host": "one,two"}
+    way = hosts.answered(two, "one", 5432)
+    assert way is not None
+    way.doubt()
+    assert hosts.arranged(two)["host"] == "two,one"
+    assert not way.left, "nobody else has answered yet"
+    hosts.answered(two, "one", 5432)
+    assert hosts.arranged(two)["host"] == "one,two"
+    assert hosts.answered(two | {"load_balance_hosts": "random"}, "one", 5432) is None, "there all of them are in use"
+    assert hosts.answered({"host": "one"}, "one", 5432) is None

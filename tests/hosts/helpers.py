@@ -219,13 +219,16 @@ class Site:
 
     def ids(self) -> set[UUID]:
         """The workers that live."""
+        return {row[0] for row in self.rows("select id from workers where state = 'live' and lease_until > jobwell.now()")}
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """All rows."""
         with self.server.connect() as conn:
-            return {row[0] for row in conn.execute("select id from workers where state = 'live' and lease_until > jobwell.now()")}
+            return conn.execute(query).fetchall()
 
     def outcomes(self) -> Counter[str]:
         """What the log of attempts holds."""
-        with self.server.connect() as conn:
-            return Counter(dict(conn.execute("select outcome, count(*) from attempts group by 1").fetchall()))
+        return Counter(dict(self.rows("select outcome, count(*) from attempts group by 1")))
 
     def finished(self) -> int:
         """Jobs that have succeeded."""

@@ -159,3 +159,30 @@ def test_a_standby_that_is_away_holds_up_commits_and_costs_no_lease(pair: tuple[
     assert verdict.ok, verdict.findings
     assert verdict.outcomes == {}, "it ran once"
     assert site.ids() == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_what_an_asynchronous_standby_has_not_received_is_lost_and_nothing_else(pair: tuple[Site, Postgres]) -> None:
+    """PostgreSQL's loss, as the pages say it; jobs that were done are done again, and workers go on."""
+    site, standby = pair
+    producer = site.begin([None, None], lease="4s", slots="5")
+    site.server.set("synchronous_standby_names", "")
+    known = [producer.put(1.5) for _ in range(10)]
+    until(lambda: site.marks.count("begin") == 10, what="they run")
+    position = site.server.one("select pg_current_wal_lsn()")
+    until(lambda: standby.one(f"select pg_last_wal_replay_lsn() >= '{position}'"), what="the standby has them running")
+    standby.set("primary_conninfo", "host=127.0.0.1 port=1")  # it lags from here on
+    until(lambda: standby.one("select count(*) from pg_stat_wal_receiver") == 0)
+    late = [producer.put(0.1) for _ in range(20)]
+    assert producer.committed == 30
+    until(lambda: site.finished() == 30, what="all of them are done")
+    fail_over(site, standby)
+    until(lambda: site.left() == 0, timeout=60, what="what the standby has is done")
+    assert {row[0] for row in site.rows("select id from finished")} == set(known), "those that it has not are gone"
+    # Their workers live and do not run them any more: they hand them back, uncounted, or lose them with their lease.
+    assert site.outcomes()["released"] + site.outcomes()["lost"] == 10, "that they were done it does not know"
+    done = [mark.job for mark in site.marks.all() if mark.what == "effect"]
+    assert sorted(done) == sorted(known + known + late)
+    fresh = producer.put(0.1)
+    until(lambda: fresh in {row[0] for row in site.rows("select id from finished")}, what="and the workers go on")

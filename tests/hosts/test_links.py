@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.hosts.helpers import Site, stays
-from tests.hosts.network import Network, impossible_cables
+from tests.hosts.network import Host, Network, impossible_cables
 from tests.waiting import until
 
 LEASE = 3.0
@@ -76,15 +76,30 @@ def test_after_a_cut_of_all_nobody_is_declared_dead_before_a_full_lease(site: Si
     assert time.monotonic() - back > lease * 0.9, "and not before a full lease"
 
 
-@pytest.mark.skipif(bool(impossible_cables()), reason=impossible_cables())
-def test_over_a_slow_cable_that_loses_packets_every_job_ends_once(site: Site, network: Network) -> None:
-    slow = [network.host(delay=0.04, loss=0.05), network.host(delay=0.04, loss=0.05)]  # 80 ms there and back
-    producer = site.begin(slow, lease="6s", slots="20")
-    for _ in range(100):
+def slow(site: Site, hosts: list[Host], *, jobs: int) -> None:
+    """Workers behind cables that are slow and lose packets."""
+    producer = site.begin(hosts, lease="6s", slots="20")
+    for _ in range(jobs):
         producer.put(0.02)
     verdict = site.judge(producer)
     assert verdict.ok, verdict.findings
-    assert verdict.states == {"succeeded": 100}
-    assert verdict.calls == 100, "no lease was lost, and no job ran twice"
-    assert min(cable.dropped for cable in network.cables) > 0
-    assert len({mark.worker for mark in site.marks.all()}) == 2, "both worked"
+    assert verdict.states == {"succeeded": jobs}
+    assert verdict.calls == jobs, "no lease was lost, and no job ran twice"
+    assert len({mark.worker for mark in site.marks.all()}) == len(hosts), "all of them worked"
+
+
+needs_cables = pytest.mark.skipif(bool(impossible_cables()), reason=impossible_cables() or "none")
+
+
+@needs_cables
+def test_over_a_slow_cable_that_loses_packets_every_job_ends_once(site: Site, network: Network) -> None:
+    slow(site, [network.host(delay=0.02, loss=0.05)], jobs=60)
+    assert network.cables[0].dropped > 0
+
+
+@needs_cables
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_same_with_two_slower_ones(site: Site, network: Network) -> None:
+    slow(site, [network.host(delay=0.04, loss=0.05), network.host(delay=0.04, loss=0.05)], jobs=1000)  # 80 ms there and back
+    assert min(cable.dropped for cable in network.cables) > 20

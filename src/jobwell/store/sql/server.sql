@@ -1,4 +1,5 @@
 -- name: facts
+-- What `jobwell doctor` shows and judges.
 select current_setting('server_version_num')::integer as version, current_setting('server_version') as version_text,
        current_setting('fsync') as fsync, current_setting('synchronous_commit') as synchronous_commit,
        current_setting('synchronous_standby_names') as synchronous_standby_names,

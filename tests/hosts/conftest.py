@@ -33,12 +33,19 @@ def network() -> Iterator[Network]:
     made.close()
 
 
+@pytest.fixture(scope="session")
+def all_marks(database_url: str) -> Iterator[Marks]:
+    """Made once: to drop a database is a checkpoint."""
+    made = Marks(database_url)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def workers(folder: Path, database_url: str) -> Iterator[Workers]:
-    """Of one test; they end before the servers do."""
-    marks = Marks(database_url)
-    yield Workers(marks, folder)
-    marks.close()
+def workers(folder: Path, all_marks: Marks) -> Workers:
+    """Of one test."""
+    all_marks.clear()
+    return Workers(all_marks, folder)
 
 
 @pytest.fixture

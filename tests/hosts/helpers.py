@@ -59,6 +59,10 @@ class Marks:
         """What has been written so far."""
         return [Mark(*row) for row in self._conn.execute(statements()["marks"])]
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._conn.execute("truncate chaos.marks")
+
     def count(self, what: str) -> int:
         """How many jobs have come so far: begin, effect or end."""
         return len({mark.job for mark in self.all() if mark.what == what})
@@ -178,13 +182,7 @@ class Workers:
         self.started[number].wait(10)
 
     def end(self) -> None:
-        """Let them drain, and kill what is left."""
-        for process in self.started:
-            if process.poll() is None:
-                process.terminate()
-        for process in self.started:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(8)
+        """Kill what is left; the evidence is read already."""
         for each in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if each.pid != os.getpid() and each.environ().get(RUN_VARIABLE) == str(self.folder):

@@ -1,6 +1,5 @@
 """The primary goes, and its standby is promoted while jobs flow."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -14,26 +13,23 @@ from tests.waiting import pause, until
 
 def test_a_promoted_standby_has_all_that_was_acknowledged_and_workers_find_it(pair: tuple[Site, Postgres]) -> None:
     site, standby = pair
-    producer = site.begin([None, None], lease="10s")
-    workers, before = site.ids(), site.finished()
+    producer = site.begin([None, None], lease="20s")
+    workers = site.ids()
     producer.flow(seconds=0.3, every=0.02)
-    until(lambda: site.finished() > before + 30, what="jobs flow")
+    until(lambda: site.finished() > 30, what="jobs flow")
     site.server.kill()
-    gone = time.monotonic()
     until(lambda: producer.errors, timeout=20, what="the producer is told")
     standby.promote()
     site.server = standby
     known = producer.committed
     until(lambda: producer.committed > known + 30, timeout=20, what="the producer goes on by itself")
     until(lambda: site.marks.count("effect") > known, timeout=20, what="and so do the workers")
-    back = time.monotonic() - gone
     producer.stop()
     verdict = site.judge(producer)
     assert verdict.ok, verdict.findings
     assert verdict.jobs >= producer.committed, "nothing that was acknowledged is lost"
     assert set(verdict.outcomes) <= {"succeeded", "released"}, "no lease was lost, so nothing ran twice"
     assert site.ids() == workers, "these are the workers of before, without a restart"
-    assert back < 20
 
 
 def fail_over(site: Site, standby: Postgres, *, pause_before: float = 0.0) -> None:
@@ -146,7 +142,7 @@ def test_a_producer_leaves_a_server_that_is_not_the_primary_any_more(pair: tuple
 @pytest.mark.timeout(300)
 def test_a_standby_that_is_away_holds_up_commits_and_costs_no_lease(pair: tuple[Site, Postgres]) -> None:
     site, standby = pair
-    producer = site.begin([None], lease="3s")
+    producer = site.begin([None], lease="3s", statement_timeout="2s")
     producer.put(1.0)
     until(lambda: site.marks.count("begin") == 1, what="it runs")
     before = site.ids()
@@ -154,10 +150,12 @@ def test_a_standby_that_is_away_holds_up_commits_and_costs_no_lease(pair: tuple[
     waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and application_name = 'jobwell finish'"
     until(lambda: site.server.one(waiting) == 1, what="its outcome waits for the standby")
     assert stays(lambda: site.ids() == before, 4.5), "for longer than the lease, and the worker has it still"
+    producer.put(0.1)
+    assert [error.unsure for error in producer.errors] == [True], "who enqueues is told that it is not known"
     standby.start()
     verdict = site.judge(producer)
     assert verdict.ok, verdict.findings
-    assert verdict.outcomes == {}, "it ran once"
+    assert verdict.calls == verdict.jobs == 2, "PostgreSQL had committed both, and each ran once"
     assert site.ids() == before
 
 

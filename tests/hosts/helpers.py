@@ -14,9 +14,6 @@ from typing import Any
 from uuid import UUID
 
 import psutil
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from jobwell import App
 from jobwell.core.errors import JobwellError, StoreUnavailable
@@ -37,23 +34,16 @@ RUN_VARIABLE = "JOBWELL_TEST_HOSTS"  # in the environment of everything that a t
 
 
 class Marks:
-    """A database of its own on the usual server, for what jobs record: no fault of a test reaches it.
+    """What jobs record, on a server of its own: no fault of a test reaches it.
 
     Args:
-        url: of that server.
+        server: fresh, and running.
     """
 
-    def __init__(self, url: str) -> None:
-        self._home = url
-        self._name = f"jobwell_hosts_{os.getpid()}_{time.monotonic_ns() % 10**6}"
-        self._admin("create database {}")
-        self.url = make_conninfo(url, dbname=self._name)
-        self._conn = psycopg.connect(self.url, autocommit=True)
+    def __init__(self, server: Postgres) -> None:
+        self.url = server.own_url
+        self._conn = server.connect()
         self._conn.execute(statements()["make"])
-
-    def _admin(self, statement: str) -> None:
-        with psycopg.connect(self._home, autocommit=True) as conn:
-            conn.execute(sql.SQL(statement).format(sql.Identifier(self._name)))
 
     def all(self) -> list[Mark]:
         """What has been written so far."""
@@ -68,9 +58,8 @@ class Marks:
         return len({mark.job for mark in self.all() if mark.what == what})
 
     def close(self) -> None:
-        """Drop it."""
+        """No more is read."""
         self._conn.close()
-        self._admin("drop database if exists {} with (force)")
 
 
 class Producer:

@@ -3,10 +3,11 @@
 import asyncio
 import ctypes
 import os
+from datetime import datetime
 
 import psycopg
 
-from jobwell import App, Fixed
+from jobwell import App, Context, Fixed, Retry
 from tests.waiting import apause, pause
 
 app = App()
@@ -72,6 +73,23 @@ async def spin_inside(job: str) -> None:
             pass
 
     await asyncio.gather(inside())
+
+
+@app.task(name="hurried", timeout="6s", retry=Fixed("10ms", attempts=1))
+async def hurried(seconds: float, job: str) -> str:
+    """Take so long, with a time limit."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    return job
+
+
+@app.task(name="patient", retry=Fixed("10ms", attempts=3, jitter=0))
+async def patient(ctx: Context, until: str, job: str) -> str:
+    """Ask once to be called again at that moment."""
+    if ctx.attempt == 1:
+        raise Retry("not yet", after=datetime.fromisoformat(until))
+    await mark(job, 0, "start")
+    return job
 
 
 @app.task(name="letter")

@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +32,7 @@ from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
+from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
 from jobwell.worker.executors.children import Children
@@ -174,6 +174,8 @@ class Worker:
 
     def _compose(self) -> None:
         settings, database = self._settings, self._database
+        self._clock = Clock()
+        self._now = self._clock.now
         self._jobs = JobVerbs(database.statements)
         self._workers = WorkerVerbs(database.statements)
         self._claims = Link(database, "claims")
@@ -270,7 +272,7 @@ class Worker:
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._attempts),
             wake=lambda: watch.on_loop(self._wake_fetcher), lost=lambda why: watch.tell(self._lease_lost, why),
-            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll),
+            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll), clock=self._clock,
         )  # fmt: skip
 
     async def _watch_lease(self) -> float:
@@ -287,10 +289,6 @@ class Worker:
             self._exit = EXIT_STUCK
             self._stop.set()
         return 1.0
-
-    def _now(self) -> datetime:
-        """The database's time, as far as the last heartbeat told."""
-        return datetime.now(UTC) + self._heartbeat.skew
 
     def _free(self) -> int:
         free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending

@@ -1,15 +1,17 @@
 -- name: register
 -- Asked again when the answer was lost; the first renewal follows at once.
-insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues)
-values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, :version, :slots, :queues)
-on conflict (id) do nothing;
+with put as (
+  insert into jobwell.workers (id, lease_until, pid, host, name, version, slots, queues)
+  values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, :version, :slots, :queues)
+  on conflict (id) do nothing)
+select jobwell.now(), clock_timestamp();
 
 -- name: renew
 -- By UPDATE only: no row means that somebody declared this worker dead.
 update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease), beat_at = jobwell.now(), busy = :busy,
-       wakeups = :wakeups
+       wakeups = :wakeups, skew = :skew, lag = :lag
 where id = :id and state <> 'dead'
-returning jobwell.now();
+returning jobwell.now(), clock_timestamp();
 
 -- name: listens
 select * from pg_listening_channels();
@@ -39,7 +41,8 @@ select jobwell.rescue(:limit::integer, :bound::integer);
 
 -- name: list
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
-       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups
+       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups,
+       skew, lag
 from jobwell.workers order by state, started_at limit :limit;
 
 -- name: forget
@@ -49,7 +52,8 @@ delete from jobwell.workers w where state = 'dead' and lease_until < jobwell.now
 
 -- name: find
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
-       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups
+       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups,
+       skew, lag
 from jobwell.workers where name = :typed or (length(:beginning) >= 4 and starts_with(replace(id::text, '-', ''), :beginning))
 order by started_at limit 2;
 

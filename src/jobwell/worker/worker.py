@@ -285,9 +285,9 @@ class Worker:
         """Stuck threads are replaced, up to as many as there are slots; then the whole process is."""
         stuck = self._threads.stuck
         if stuck >= self.slots and not self._stop.is_set():
-            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
             self._exit = EXIT_STUCK
             self._stop.set()
+            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
         return 1.0
 
     def _free(self) -> int:
@@ -303,9 +303,9 @@ class Worker:
 
     def _asked(self, what: str) -> None:
         if not self._stop.is_set():
-            log.warning("an operator asks this worker to %s", what)
             self._exit = EXIT_ASKED
             self.stop()
+            log.warning("an operator asks this worker to %s", what)
         if what == "stop" and not self._at_once:
             self.stop()
 
@@ -376,17 +376,18 @@ class Worker:
     def _lease_lost(self, why: str) -> None:
         if self._exit == EXIT_LOST:
             return
-        log.error("the lease is lost: %s", why)
-        self._exit = EXIT_LOST
-        self._hub.tell(LeaseLost, why=why, running=len(self._attempts))
+        self._exit = EXIT_LOST  # before anything that could fail, as loggers of others do
         self._rescue.paused = True  # one that is declared dead would take back its own jobs under their feet
+        running = len(self._attempts)
         self._attempts.stop("lost")
         self._stop.set()
+        log.error("the lease is lost: %s", why)
+        self._hub.tell(LeaseLost, why=why, running=running)
 
     def _fatal(self, name: str, error: BaseException) -> None:
-        log.critical("%s fails again and again; this worker ends: %s", name, error)
         self._exit = EXIT_FAILED
         self._stop.set()
+        log.critical("%s fails again and again; this worker ends: %s", name, error)
 
 
 def _is_weather(error: BaseException) -> bool:

@@ -3,11 +3,14 @@
 import asyncio
 import ctypes
 import os
+import signal
+import socket
+import time
 from datetime import datetime
 
 import psycopg
 
-from jobwell import App, Context, Fixed, Retry
+from jobwell import App, Context, Fixed, Lock, Retry
 from tests.waiting import apause, pause
 
 app = App()
@@ -90,6 +93,75 @@ async def patient(ctx: Context, until: str, job: str) -> str:
         raise Retry("not yet", after=datetime.fromisoformat(until))
     await mark(job, 0, "start")
     return job
+
+
+@app.task(name="one_at_a_time", lock=Lock("key"))
+async def one_at_a_time(seconds: float, job: str, key: str) -> str:
+    """Take so long; never two of one key at once."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    await mark(job, 0, "end")
+    return job
+
+
+@app.task(name="doze")
+async def doze(seconds: float, job: str) -> str:
+    """Block the loop for so long, as a library does that knows no loop."""
+    await mark(job, 0, "start")
+    pause(seconds)
+    return job
+
+
+@app.task(name="compute")
+def compute(seconds: float, job: str) -> str:
+    """Keep the interpreter busy for so long, on a thread."""
+    asyncio.run(mark(job, 0, "start"))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return job
+
+
+@app.task(name="plain")
+def plain(seconds: float, job: str) -> str:
+    """Take so long, on a thread."""
+    asyncio.run(mark(job, 0, "start"))
+    pause(seconds)
+    return job
+
+
+@app.task(name="recv", timeout="1s", retry=Fixed("1m", attempts=3))
+def recv(port: int, job: str) -> bytes:
+    """Wait for a peer that says nothing."""
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        asyncio.run(mark(job, 0, "start"))
+        return peer.recv(1)
+
+
+@app.task(name="pay", on_lost="fail")
+async def pay(seconds: float, job: str) -> str:
+    """What must not be repeated blindly."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    return job
+
+
+@app.task(name="deadly")
+async def deadly(how: str, job: str) -> None:
+    """Kill the process in one of three ways."""
+    await mark(job, 0, "start")
+    if how == "exit":
+        os._exit(1)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.string_at(0)
+
+
+@app.task(name="deadly_apart", executor="process")
+def deadly_apart(job: str) -> None:
+    """Kill its child."""
+    asyncio.run(mark(job, 0, "start"))
+    os._exit(9)
 
 
 @app.task(name="letter")

@@ -44,7 +44,8 @@ def clocks(app: App, fleet: Fleet, folder: Path, *, lease: float, seconds: float
     behind, _ = at_a_wrong_time(folder, "behind", -600)
     jumping, jump = at_a_wrong_time(folder, "jumping", 3600)
     for environ in (ahead, behind, jumping):
-        fleet.start(slots=5, lease=f"{lease}s", environ=environ)
+        fleet.launch(1, 5, environ, lease=f"{lease}s")
+    until(lambda: fleet.live() == 3, timeout=60)
     shop = put(app, fleet)
     due = fleet.one(f"select now() + interval '{seconds / 2} seconds'")
     later = [tasks.patient.job(due.isoformat(), f"patient {n}") for n in range(6)]
@@ -84,7 +85,8 @@ def test_workers_at_other_times_at_full_length(app: App, fleet: Fleet, tmp_path:
 def test_the_difference_is_shown_for_each_worker_and_pointed_out(fleet: Fleet, tmp_path: Path) -> None:
     for name, seconds in (("ahead", 600), ("right", 0.5)):
         environ, _ = at_a_wrong_time(tmp_path, name, seconds)
-        fleet.start(environ=environ)
+        fleet.launch(1, 10, environ)
+    until(lambda: fleet.live() == 2, timeout=60)
     found = until(
         lambda: (rows := told(fleet, "workers", "list", "-o", "json")) and all(row["skew"] is not None for row in rows) and rows
     )

@@ -164,6 +164,14 @@ def deadly_apart(job: str) -> None:
     os._exit(9)
 
 
+@app.task(name="quiet")
+async def quiet(seconds: float, job: str) -> str:
+    """Take so long, and need no database at the end."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    return job
+
+
 @app.task(name="letter")
 def letter(job: str) -> str:
     """Send it, half a second after the loop stands still."""

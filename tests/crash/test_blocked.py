@@ -7,18 +7,6 @@ from tests.crash.test_poison import put
 from tests.waiting import until
 
 
-def test_a6_code_that_holds_the_interpreter_lock_keeps_its_lease_and_runs_once(app: App, fleet: Fleet) -> None:
-    shop = put(app, fleet)
-    fleet.start(slots=5)
-    shop.enqueue_many([tasks.clutch.job(3 * LEASE, "c")])
-    until(lambda: fleet.marks("start") == 1)
-    fleet.start(slots=5)  # another one, which would rescue it
-    until(lambda: fleet.finished() == 1, timeout=10 * LEASE)
-    shop.close()
-    assert fleet.marks("start") == 1
-    assert fleet.one("select count(*) from attempts") == 0
-
-
 def test_a_worker_that_is_stopped_from_outside_is_not_spoken_for(app: App, fleet: Fleet) -> None:
     shop = put(app, fleet)
     first = fleet.start(slots=5)

@@ -116,7 +116,7 @@ def liveness(app: App, fleet: Fleet, *, lease: float, seconds: float) -> None:
 
 def test_a_healthy_job_outlives_any_lease_and_a_dead_workers_is_taken_back_soon(app: App, fleet: Fleet) -> None:
     """Case A8: liveness decides, and not age."""
-    liveness(app, fleet, lease=2.0, seconds=5.0)
+    liveness(app, fleet, lease=3.0, seconds=7.0)
 
 
 @pytest.mark.long
@@ -141,7 +141,7 @@ def blocked(app: App, fleet: Fleet, *, lease: float, seconds: float) -> None:
 
 def test_code_that_blocks_loop_thread_or_interpreter_runs_once(app: App, fleet: Fleet) -> None:
     """Case A6: signs of life come from outside user code; the warning names the job."""
-    blocked(app, fleet, lease=2.0, seconds=5.0)
+    blocked(app, fleet, lease=3.0, seconds=7.0)
 
 
 @pytest.mark.long

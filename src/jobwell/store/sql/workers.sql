@@ -47,8 +47,9 @@ from jobwell.workers order by state, started_at limit :limit;
 
 -- name: forget
 -- Dead workers stay visible for a while.
-delete from jobwell.workers w where state = 'dead' and lease_until < jobwell.now() - make_interval(secs => :seconds)
-  and not exists (select from jobwell.jobs j where j.state = 'running' and j.worker = w.id);
+delete from jobwell.workers where id = any (array(
+  select w.id from jobwell.workers w where w.state = 'dead' and w.lease_until < jobwell.now() - make_interval(secs => :seconds)
+     and not exists (select from jobwell.jobs j where j.state = 'running' and j.worker = w.id) for update skip locked));
 
 -- name: find
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,

@@ -158,7 +158,7 @@ def minutes_away(place: Place, *, down: float, lease: float) -> None:
     nap.enqueue(down / 2, "patient")
     until(lambda: fleet.marks("start") == 1)
     others = fleet.several(2, slots=20, lease=f"{lease}s")
-    place.app.enqueue_many([nap.job(down / 2, f"long {n}") for n in range(10)])
+    place.app.enqueue_many([nap.job(min(down / 2, 20.0), f"long {n}") for n in range(10)])
     until(lambda: fleet.marks("start") == 11)
     far = fleet.one("insert into workers (id, lease_until, pid, host, name, version, slots, queues)"
                     f" values (gen_random_uuid(), clock_timestamp() + '{lease} s', 1, 'far', 'far/1', '0', 1, '{{default}}')"

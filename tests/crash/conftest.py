@@ -35,7 +35,7 @@ class Fleet:
         self.log = log
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, processes: int = 1, slots: int = 10, **settings: object) -> "subprocess.Popen[bytes]":
+    def start(self, processes: int = 1, slots: int = 10, **settings: Any) -> "subprocess.Popen[bytes]":
         """Start a supervisor and wait for its workers."""
         return self.several(1, processes, slots, **settings)[0]
 

@@ -32,6 +32,7 @@ def test_a_silent_worker_is_killed_in_the_end(app: App, fleet: Fleet) -> None:
 
 
 def test_c2_a_loop_that_is_blocked_over_the_limit_is_left_behind(app: App, fleet: Fleet) -> None:
+    """Case C2."""
     shop = put(app, fleet)
     fleet.start(slots=5)
     shop.enqueue_many([tasks.nap.job(4.0, str(n)) for n in range(3)])

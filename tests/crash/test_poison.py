@@ -18,6 +18,7 @@ def put(app: App, fleet: Fleet) -> App:
 
 
 def test_a5_neighbours_of_a_poison_job_finish_and_only_it_is_quarantined(app: App, fleet: Fleet) -> None:
+    """Case A5."""
     shop = put(app, fleet)
     fleet.start(slots=20)
     neighbours = [str(n) for n in range(9)]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from jobwell import App
+from jobwell import App, Fixed
 from jobwell.core.errors import StoreUnavailable
 from jobwell.core.ids import new_id
 from jobwell.store.database import Database
@@ -49,18 +49,22 @@ async def test_a_task_that_the_rescuer_does_not_know_goes_back_to_its_own_queue(
     """Case A17."""
     other = App(app.settings.database_url, schema=app.settings.schema)
 
-    @other.task(name="unknown", queue="bulk")
-    async def unknown() -> None: ...
+    @other.task(name="unknown", queue="bulk", retry=Fixed("10ms", attempts=2, jitter=0))
+    async def unknown() -> None:
+        raise ConnectionResetError("by its own rule: twice")
 
     app.override({"lease": 2})
     handle = unknown.enqueue()
-    other.close()
     run_by(desk, silent(desk), handle)
     async with working(app, queues=("default",)):
         await auntil(lambda: desk.state(handle) == "ready")
         await desk.end(acts.act.enqueue("ok"))
     job = desk.job(handle)
     assert (job["queue"], job["losses"], job["state"]) == ("bulk", 1, "ready")
+    async with working(other):
+        job = await desk.end(handle)
+    other.close()
+    assert (job["reason"], job["failures"], desk.outcomes(handle)) == ("exhausted", 2, ["lost", "retrying", "failed"])
 
 
 @pytest.mark.skipif(POOLER == "alone", reason="the heartbeat has no backend of its own then, that one could end")

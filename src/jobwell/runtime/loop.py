@@ -54,6 +54,7 @@ class Loop:
     def start(self) -> None:
         """Start; nothing happens when it runs already."""
         if self._task is None:
+            self.last_good = self._due = time.monotonic()  # it may have been made long before
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"jobwell {self.name}")
             self._task.add_done_callback(self._over)
 

@@ -72,6 +72,7 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
         for start in range(0, len(wanted), control.PIECE):
             piece = wanted[start : start + control.PIECE]
             with conn.transaction():
+                run(conn, control.brief(statements))
                 if verb == "jobs.cancel":
                     ends = run(conn, control.cancel(statements, piece, actor=by, why=why))
                     moved = list(ends)

@@ -7,6 +7,7 @@ import click
 
 from jobwell import settings as setting
 from jobwell.cli.output import console, csv_out, facts, json_out, rows_option, store_options, table
+from jobwell.core.text import visible
 
 
 @click.command()
@@ -34,6 +35,8 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
     if output == "csv":
         csv_out(rows, ("setting", "value", "from", "what"))
         return 1 if wrong else 0
+    from rich.markup import escape
+
     table("Settings", rows, ("setting", "value", "from", "what"), "")
     console().print()
     if server:
@@ -41,9 +44,9 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
         facts(server.items())
         console().print()
     for line in wrong:
-        console().print(f"[red]wrong[/red]  {line}", markup=True)
+        console().print(f"[red]wrong[/red]  {escape(visible(line))}", markup=True)
     for line in hints:
-        console().print(f"[yellow]hint[/yellow]   {line}", markup=True)
+        console().print(f"[yellow]hint[/yellow]   {escape(visible(line))}", markup=True)
     if not wrong:
         console().print("[green]ok[/green]     nothing is wrong" + (", but see the hints" if hints else ""))
     return 1 if wrong else 0
@@ -51,10 +54,12 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
 
 def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str], list[str]]:
     from jobwell.core.errors import JobwellError
+    from jobwell.core.skew import warnings
     from jobwell.store import migrations
     from jobwell.store.database import Database
     from jobwell.store.path import probe
     from jobwell.store.statements import run
+    from jobwell.store.workers import WorkerVerbs
 
     wrong: list[str] = []
     hints: list[str] = []
@@ -71,6 +76,7 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
             if path.why:
                 hints.append(f"jobs are found by polling every {settings.poll:g} s, without wake-ups: {path.why}")
             migrations.check(conn, settings.schema)
+            hints += warnings(run(conn, WorkerVerbs(database.statements).all()))
     except JobwellError as error:
         wrong.append(error.message)
     return wrong, hints

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table
+from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table, warn
 
 CSV_COLUMNS = ("queue", "ready", "oldest_seconds", "paused_at", "paused_by", "paused_why", "paused_until")
 
@@ -25,6 +25,7 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
       jobwell status -o json | jq .states.ready
       watch jobwell status
     """
+    from jobwell.core.skew import warnings
     from jobwell.core.task import STANDARD_QUEUES
     from jobwell.store import control, reads
     from jobwell.store.database import Database
@@ -45,8 +46,10 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
             CSV_COLUMNS,
         )
     else:
+        off = warnings(workers)
         _print(found, paused, workers)
         _print_unknown(unknown)
+        warn(off)
     return 0
 
 

@@ -6,9 +6,23 @@ from typing import Any, Literal
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, by_option, console, csv_out, facts, json_out, output_option, rows_option, store_options, table
+from jobwell.cli.output import (
+    age,
+    brief,
+    by_option,
+    console,
+    csv_out,
+    facts,
+    json_out,
+    output_option,
+    rows_option,
+    signed,
+    store_options,
+    table,
+    warn,
+)
 
-COLUMNS = ("name", "state", "busy", "queues", "tasks", "up", "silent", "wakeups", "version")
+COLUMNS = ("name", "state", "busy", "queues", "tasks", "up", "silent", "clock", "lag", "wakeups", "version")
 
 
 @click.group()
@@ -25,13 +39,15 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
 
     A worker renews its lease every few seconds (a quarter of the setting `lease`); one that is silent for longer than its lease
     is dead, and its jobs are taken back. Dead ones stay in the list for a day. 'wakeups' says whether it is told of new work
-    (notify) or looks for it (poll).
+    (notify) or looks for it (poll), 'clock' by how much its host's clock is ahead of the database's (a difference above 2 s is
+    pointed out; jobs go by the database's), 'lag' for how long its event loop did not answer, at the worst since its last sign.
 
     \b
     Examples:
       jobwell workers list
       jobwell workers list -o csv
     """
+    from jobwell.core.skew import warnings
     from jobwell.store.database import Database
     from jobwell.store.workers import WORKER_COLUMNS, WorkerVerbs
 
@@ -42,11 +58,14 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
     elif output == "csv":
         csv_out(rows, WORKER_COLUMNS)
     else:
+        off = warnings(rows)
         for row in rows:
             row.update(
-                up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"])
-            )
+                clock=signed(row["skew"]), lag=brief(row["lag"]), up=age(row["up"]), silent=age(row["silent"]),
+                busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"]),
+            )  # fmt: skip
         table("", rows, COLUMNS, "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
+        warn(off)
     return 0
 
 
@@ -64,6 +83,7 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     \b
     Exit codes: 3 there is no such worker, or there are several
     """
+    from jobwell.core.skew import warnings
     from jobwell.store.database import Database
     from jobwell.store.workers import WorkerVerbs
 
@@ -75,7 +95,9 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     runs = found.pop("runs")
     names = ("id", "name", "host", "pid", "version", "state", "queues", "tasks", "wakeups", "started_at")
     facts([*((name, found[name]) for name in names), ("up", age(found["up"])), ("silent", age(found["silent"])),
-           ("busy", f"{found['busy']} of {found['slots']} slots")])  # fmt: skip
+           ("busy", f"{found['busy']} of {found['slots']} slots"), ("clock", signed(found["skew"])),
+           ("lag", brief(found["lag"]))])  # fmt: skip
+    warn(warnings([found]))
     console().print()
     for row in runs:
         row["for"] = age(row["seconds"])

@@ -149,12 +149,18 @@ def begin(
     return action
 
 
+def brief(statements: Statements) -> Program[None]:
+    """Say in a transaction that locks jobs that it is a short one: while its client stands still, workers wait for their rows."""
+    yield statements("control.brief")
+
+
 def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | None]:
     """One piece of it; to be run in one transaction.
 
     Returns:
         How many jobs were touched, and whether it was the last piece. None: it is over, or another process is at it.
     """
+    yield from brief(statements)
     rows = yield statements("control.take", id=action)
     if not rows:
         return None

@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +32,7 @@ from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
+from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
 from jobwell.worker.executors.children import Children
@@ -174,6 +174,8 @@ class Worker:
 
     def _compose(self) -> None:
         settings, database = self._settings, self._database
+        self._clock = Clock()
+        self._now = self._clock.now
         self._jobs = JobVerbs(database.statements)
         self._workers = WorkerVerbs(database.statements)
         self._claims = Link(database, "claims")
@@ -270,7 +272,7 @@ class Worker:
         return Heartbeat(
             self._database, self._workers, self.id, busy=lambda: len(self._attempts),
             wake=lambda: watch.on_loop(self._wake_fetcher), lost=lambda why: watch.tell(self._lease_lost, why),
-            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll),
+            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll), clock=self._clock,
         )  # fmt: skip
 
     async def _watch_lease(self) -> float:
@@ -283,14 +285,10 @@ class Worker:
         """Stuck threads are replaced, up to as many as there are slots; then the whole process is."""
         stuck = self._threads.stuck
         if stuck >= self.slots and not self._stop.is_set():
-            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
             self._exit = EXIT_STUCK
             self._stop.set()
+            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
         return 1.0
-
-    def _now(self) -> datetime:
-        """The database's time, as far as the last heartbeat told."""
-        return datetime.now(UTC) + self._heartbeat.skew
 
     def _free(self) -> int:
         free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending
@@ -305,9 +303,9 @@ class Worker:
 
     def _asked(self, what: str) -> None:
         if not self._stop.is_set():
-            log.warning("an operator asks this worker to %s", what)
             self._exit = EXIT_ASKED
             self.stop()
+            log.warning("an operator asks this worker to %s", what)
         if what == "stop" and not self._at_once:
             self.stop()
 
@@ -378,17 +376,18 @@ class Worker:
     def _lease_lost(self, why: str) -> None:
         if self._exit == EXIT_LOST:
             return
-        log.error("the lease is lost: %s", why)
-        self._exit = EXIT_LOST
-        self._hub.tell(LeaseLost, why=why, running=len(self._attempts))
+        self._exit = EXIT_LOST  # before anything that could fail, as loggers of others do
         self._rescue.paused = True  # one that is declared dead would take back its own jobs under their feet
+        running = len(self._attempts)
         self._attempts.stop("lost")
         self._stop.set()
+        log.error("the lease is lost: %s", why)
+        self._hub.tell(LeaseLost, why=why, running=running)
 
     def _fatal(self, name: str, error: BaseException) -> None:
-        log.critical("%s fails again and again; this worker ends: %s", name, error)
         self._exit = EXIT_FAILED
         self._stop.set()
+        log.critical("%s fails again and again; this worker ends: %s", name, error)
 
 
 def _is_weather(error: BaseException) -> bool:

@@ -86,6 +86,10 @@ select q.id from jobwell.quarantine q
 -- name: begin
 insert into jobwell.bulk_actions (id, actor, verb, chosen, total, why) values (:id, :actor, :verb, :chosen::json, :total::integer, :why) returning id;
 
+-- name: brief
+-- For this transaction: one that stands still with locks on jobs (a frozen host) is ended by the server.
+select set_config('idle_in_transaction_session_timeout', '10s', true);
+
 -- name: take
 -- One driver at a time: another one finds the row locked, and leaves it alone.
 select verb, actor, why, chosen, after_id, done from jobwell.bulk_actions where id = :id and state = 'open' for update skip locked;

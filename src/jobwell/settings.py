@@ -45,6 +45,14 @@ def _whole(value: Any, name: str) -> int:
         raise SettingsError(f"{name}={value!r} is not a whole number") from None
 
 
+def _flag(value: Any, name: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    found = known.get(str(value).strip().lower())
+    if found is None:
+        raise SettingsError(f"{name}={value!r} must be true or false")
+    return found
+
+
 def _words(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
@@ -87,6 +95,7 @@ class Settings:
     hang: float = _setting(600.0, "a worker process without a sign of life for so long is killed by its supervisor", _duration)
     health: str = _setting("", "where the supervisor answers /healthz and /readyz: a port, or host:port; empty: nowhere")
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
+    strict_priority: bool = _setting(default=False, about="lower priorities wait while a higher one has jobs", read=_flag)
     poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
     payload_limit: int = _setting(256 * 1024, "the largest arguments of one job", _whole)
     result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)

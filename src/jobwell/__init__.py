@@ -3,6 +3,7 @@
 from jobwell.app import App, Tasks
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
+    BatchTooLarge,
     Conflict,
     DeclarationError,
     EnqueueError,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Backoff",
+    "BatchTooLarge",
     "Conflict",
     "Context",
     "DeclarationError",

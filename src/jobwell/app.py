@@ -251,28 +251,31 @@ class App(Tasks, Asking):
                 self.include(*(value for value in vars(module).values() if isinstance(value, Tasks) and value is not self))
         self.catalog.check()
 
-    def enqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
+    def enqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None, spread: Duration | None = None) -> Any:
         """Store many jobs in bounded memory: all or nothing.
 
         Args:
             jobs: `task.job(…)` for each; a generator is read as it is stored.
             conn: what `within` takes (default: what the innermost `within` was given, or a connection of our own). All or
                 nothing is a savepoint of the caller's transaction from 200 jobs on, and one statement below.
+            spread: a duration over which the jobs become due, evenly, from now on: in input order where `jobs` has a length,
+                and in another order where it is a stream. A job's own `run_after` is added to its place.
 
         Returns:
             The ids in input order, a sequence of 16 bytes each.
 
         Raises:
             EnqueueError: with the position of the job; also for the same job twice. Nothing was stored.
+            BatchTooLarge: there are more than `batch_limit`. Nothing was stored.
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. On the caller's connection errors stay those of its driver.
             Exception: what the caller's own generator raises, unchanged. Nothing was stored.
         """
-        return self.client.put_many(jobs, conn)
+        return self.client.put_many(jobs, conn, spread)
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None, spread: Duration | None = None) -> Any:
         """As `enqueue_many`, for async code."""
-        return await self.client.aput_many(jobs, conn)
+        return await self.client.aput_many(jobs, conn, spread)
 
     def within(self, connection: Any) -> AbstractContextManager[Any]:
         """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.

@@ -1,7 +1,7 @@
 """The verbs of a producer. Each is a program of statements; the sync and the async form only drive it."""
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sized
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +13,10 @@ from jobwell.client.guard import Guard, Way
 from jobwell.client.handle import Enqueued, Handle
 from jobwell.client.transactions import Within
 from jobwell.core.catalog import Catalog
-from jobwell.core.errors import EnqueueError, NotFound, StoreError
+from jobwell.core.duration import Duration
+from jobwell.core.errors import BatchTooLarge, EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
+from jobwell.core.spread import spread_of
 from jobwell.store import bulk, control
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
@@ -73,10 +75,10 @@ class Client:
                 await arun(own, program)
         return Handle(job.id, job.task, created=True, _client=self)
 
-    def put_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
+    def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """Store many jobs, all or nothing, in bounded memory."""
         borrowed = conn if conn is not None else transactions.current()
-        feed = bulk.Feed(_checked(jobs), correlation.current(), eager=borrowed is not None)
+        feed = self._feed(jobs, spread, eager=borrowed is not None)
         if borrowed is not None:
             self._vouch(borrowed).put(self._statements, feed)
             return Enqueued(feed.ids)
@@ -89,10 +91,10 @@ class Client:
             return Enqueued(feed.ids)
         raise told
 
-    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
+    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """As `put_many`, for async code."""
         borrowed = conn if conn is not None else transactions.current()
-        feed = bulk.Feed(_checked(jobs), correlation.current(), eager=borrowed is not None)
+        feed = self._feed(jobs, spread, eager=borrowed is not None)
         if borrowed is not None:
             await (await self._avouch(borrowed)).put(self._statements, feed)
             return Enqueued(feed.ids)
@@ -104,6 +106,12 @@ class Client:
         else:
             return Enqueued(feed.ids)
         raise told
+
+    def _feed(self, jobs: Iterable[NewJob], spread: Duration | None, *, eager: bool) -> bulk.Feed:
+        limit = self.database.settings.batch_limit
+        if isinstance(jobs, Sized) and len(jobs) > limit:
+            raise _too_many(limit)
+        return bulk.Feed(_checked(jobs, limit), correlation.current(), eager=eager, spread=spread_of(spread, jobs))
 
     def status(self, job: UUID) -> str:
         """The state of a job."""
@@ -179,7 +187,14 @@ def _told(feed: bulk.Feed, error: StoreError | UniqueViolation) -> Exception:
     return error
 
 
-def _checked(jobs: Iterable[NewJob]) -> Iterable[NewJob]:
+def _too_many(limit: int) -> BatchTooLarge:
+    return BatchTooLarge(
+        f"this call has more than {limit:,} jobs (the setting batch_limit); nothing was enqueued. Split it into several calls,"
+        " or raise the setting"
+    )
+
+
+def _checked(jobs: Iterable[NewJob], limit: int) -> Iterable[NewJob]:
     at = 0
     stream = iter(jobs)
     while True:
@@ -193,5 +208,7 @@ def _checked(jobs: Iterable[NewJob]) -> Iterable[NewJob]:
         if not isinstance(job, NewJob):
             found = type(job).__name__
             raise EnqueueError(f"job {at} of this call is a {found}; give task.job(…) for each; nothing was enqueued")
+        if at >= limit:
+            raise _too_many(limit)
         yield job
         at += 1

@@ -6,6 +6,7 @@ JobwellError
 ├── EnqueueError             the job was not stored; nothing is half-written
 │   ├── InvalidArguments     an argument does not fit the task or cannot be stored
 │   ├── PayloadTooLarge      the arguments are above the limit
+│   ├── BatchTooLarge        more jobs in one call than `batch_limit`
 │   └── TransactionMisuse    `within`/`conn=` cannot give the promise that the job commits with the caller's rows
 ├── StoreError
 │   ├── StoreUnavailable     the database cannot be reached
@@ -69,6 +70,10 @@ class InvalidArguments(EnqueueError):
 
 class PayloadTooLarge(EnqueueError):
     """The encoded arguments are above `payload_limit`. Pass a reference instead of the data."""
+
+
+class BatchTooLarge(EnqueueError):
+    """One call has more jobs than the setting `batch_limit`. Nothing of it was stored."""
 
 
 class TransactionMisuse(EnqueueError):

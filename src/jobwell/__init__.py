@@ -13,6 +13,7 @@ from jobwell.core.errors import (
     JobwellError,
     NotFound,
     PayloadTooLarge,
+    QueueFull,
     ResultError,
     ResultExpired,
     ResultMismatch,
@@ -26,6 +27,7 @@ from jobwell.core.errors import (
 )
 from jobwell.core.job import NewJob
 from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed
 from jobwell.core.task import Lock
 
@@ -49,6 +51,9 @@ __all__ = [
     "NewJob",
     "NotFound",
     "PayloadTooLarge",
+    "Pressure",
+    "Queue",
+    "QueueFull",
     "Reject",
     "ResultError",
     "ResultExpired",

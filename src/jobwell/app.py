@@ -16,8 +16,9 @@ from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
-from jobwell.core.errors import DeclarationError
+from jobwell.core.errors import DeclarationError, SettingsError
 from jobwell.core.job import NewJob
+from jobwell.core.queues import Queue, limits
 from jobwell.core.retry import RetryRule
 from jobwell.core.size import Size
 from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
@@ -148,7 +149,8 @@ class App(Tasks, Asking):
 
     Args:
         database_url: "postgresql://…", or "embedded" to try things out (default: JOBWELL_DATABASE_URL, then the file).
-        queues: names of queues besides the standard ones (critical, notifications, default, bulk, reports).
+        queues: names of queues besides the standard ones (critical, notifications, default, bulk, reports); or `Queue("bulk",
+            soft=…, hard=…)`, for a new one or a standard one with a limit.
         discover: patterns of modules that declare tasks, such as "shop.*.tasks"; imported by `load`, which workers and the
             command line call.
         middleware: code around every attempt, outermost first: `async def timing(ctx, call): …; return await call()`.
@@ -162,7 +164,7 @@ class App(Tasks, Asking):
         self,
         database_url: str | None = None,
         *,
-        queues: str | Iterable[str] = (),
+        queues: str | Queue | Iterable[str | Queue] = (),
         discover: str | Iterable[str] = (),
         middleware: Iterable[Any] = (),
         **settings: Any,
@@ -171,7 +173,10 @@ class App(Tasks, Asking):
         self._given = {"database_url": database_url, **settings}
         self.overridden: dict[str, Any] = {}
         self.settings: Settings = setting.load(self._given)
-        self.queues = declare_queues((queues,) if isinstance(queues, str) else queues)
+        declared = (queues,) if isinstance(queues, str | Queue) else tuple(queues)
+        self.queues = declare_queues(queue.name if isinstance(queue, Queue) else queue for queue in declared)
+        self._limits = [queue for queue in declared if isinstance(queue, Queue)]
+        self._check_limits()
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
         self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
@@ -190,7 +195,12 @@ class App(Tasks, Asking):
         """What stores jobs."""
         from jobwell.client.client import Client
 
-        return Client(self.database, self.catalog)
+        return Client(self.database, self.catalog, self.limits)
+
+    @property
+    def limits(self) -> Mapping[str, Queue]:
+        """The queues that have a limit, as declared here or set by operators (`queue_limits`)."""
+        return limits(self._limits, self.settings.queue_limits)
 
     def include(self, *groups: Tasks) -> None:
         """Take tasks in that were declared on `Tasks()`.
@@ -266,7 +276,7 @@ class App(Tasks, Asking):
 
         Raises:
             EnqueueError: with the position of the job; also for the same job twice. Nothing was stored.
-            BatchTooLarge: there are more than `batch_limit`. Nothing was stored.
+            BatchTooLarge, QueueFull: there are more than `batch_limit`, or than a queue takes. Nothing was stored.
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. On the caller's connection errors stay those of its driver.
             Exception: what the caller's own generator raises, unchanged. Nothing was stored.
@@ -307,7 +317,14 @@ class App(Tasks, Asking):
         """
         self._given.update(settings)
         self.settings = setting.load(self._given)
+        self._check_limits()
         self.overridden.update(settings)  # for child processes, which import the module anew
+
+    def _check_limits(self) -> None:
+        for queue in limits(self._limits, self.settings.queue_limits):
+            if queue not in self.queues:
+                have = ", ".join(self.queues)
+                raise SettingsError(f"queue_limits: the app declares no queue {queue!r}; declared are {have}")
 
     def close(self) -> None:
         """Give the connections back. The app can be used again afterwards."""

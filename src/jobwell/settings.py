@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from jobwell.core import duration
+from jobwell.core import duration, queues
 from jobwell.core.errors import DeclarationError, SettingsError
 
 NO_URL = (
@@ -61,6 +61,13 @@ def _words(value: Any, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _limits(value: Any, name: str) -> tuple[str, ...]:
+    found = _words(value, name)
+    for word in found:
+        queues.read(word)
+    return found
+
+
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise SettingsError(f"{name}={value!r} must be a text")
@@ -87,6 +94,7 @@ class Settings:
     schema: str = _setting("jobwell", "the schema that holds the tables")
     app: str = _setting("", "module:attribute of the App, for the command line")
     queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)
+    queue_limits: tuple[str, ...] = _setting((), "limits of queues, before those in the code: bulk=50000/200000", _limits)
     processes: int = _setting(1, "worker processes", _whole)
     slots: int = _setting(100, "jobs at once in each process", _whole)
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)

@@ -184,6 +184,16 @@ class Client:
         async with self._connections.of_loop() as own, own.transaction():
             return await arun(own, control.cancel_one(self._statements, job, actor=by, why=why))
 
+    def reprioritize(self, job: UUID, priority: int, by: str, why: str | None) -> bool:
+        """Give a job that waits another priority; tells whether it did."""
+        with self._connections.plain() as own, own.transaction():
+            return run(own, control.reprioritize_one(self._statements, job, priority, actor=by, why=why))
+
+    async def areprioritize(self, job: UUID, priority: int, by: str, why: str | None) -> bool:
+        """As `reprioritize`, for async code."""
+        async with self._connections.of_loop() as own, own.transaction():
+            return await arun(own, control.reprioritize_one(self._statements, job, priority, actor=by, why=why))
+
     def _status(self, job: UUID) -> Program[str]:
         rows = yield self._statements("reads.one", id=job)
         if not rows:

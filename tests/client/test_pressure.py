@@ -4,6 +4,7 @@ import asyncio
 import logging
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -217,6 +218,24 @@ def test_many_threads_of_one_process_never_go_above_it(item: Task[..., None], ap
     for thread in threads:
         thread.join()
     assert (count(conn), len(refused)) == (HARD, 140)
+
+
+def test_a_shared_figure_that_is_a_moment_old_hides_nothing_of_ones_own(
+    item: Task[..., None], app: App, conn: Conn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock runs, and each enqueue looks at the figure anew: counted before most of the jobs were stored."""
+    app.client.gauge.clock = time.monotonic
+    monkeypatch.setattr("jobwell.client.pressure.LEAST", 0.0)
+    monkeypatch.setattr("jobwell.client.pressure.MOST", 0.0)
+    seen = asked(app, monkeypatch)
+    app.enqueue_many(item.job(n) for n in range(HARD - 50))
+    refused = 0
+    for n in range(60):
+        try:
+            item.enqueue(n)
+        except QueueFull:
+            refused += 1
+    assert (count(conn), refused, len(seen)) == (HARD, 10, 61)
 
 
 def test_nothing_that_is_in_the_store_is_ever_refused(item: Task[..., None], app: App, conn: Conn) -> None:

@@ -5,9 +5,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from jobwell.client.connections import Connections
@@ -20,8 +20,9 @@ from jobwell.store.statements import arun, run
 
 log = logging.getLogger("jobwell.client")
 
-LEAST = 0.2  # seconds between two looks at the shared figures
+LEAST, MOST = 0.2, 1.0  # seconds between two looks at the shared figures
 WARN_EVERY = 60.0
+TOGETHER = 0.05  # seconds: what was added within is kept as one figure
 PATIENCE = 2.0  # seconds for a connection beside the caller's transaction, which may hold the last one
 SOON = 30.0  # seconds after which figures that could not be had are asked for again
 
@@ -29,15 +30,27 @@ SOON = 30.0  # seconds after which figures that could not be had are asked for a
 @dataclass(slots=True)
 class _Figure:
     counted: int = 0
-    added: int = 0  # stored by this process since
     under_way: int = 0  # not stored yet, or not known to be
+    added: deque[list[float]] = field(default_factory=deque)  # stored by this process: when, and how many
     until: float = 0.0  # when to look again
     known: bool = False
     warned: float = float("-inf")
 
     @property
     def length(self) -> int:
-        return self.counted + self.added + self.under_way
+        return self.counted + self.under_way + int(sum(count for _, count in self.added))
+
+    def add(self, count: int, now: float) -> None:
+        """Stored now."""
+        if self.added and now - self.added[-1][0] < TOGETHER:
+            count += int(self.added.pop()[1])
+        self.added.append([now, count])
+
+    def learn(self, found: Length, asked_at: float) -> None:
+        """Counted in the store. What was stored here since then, or may have been, is counted besides."""
+        while self.added and self.added[0][0] < asked_at - found.age:
+            self.added.popleft()
+        self.counted, self.known = found.jobs, True
 
 
 class Gauge:
@@ -72,8 +85,9 @@ class Gauge:
                 self._ask_beside()
                 return
             with self._connections.plain() as own:
+                asked_at = self.clock()
                 found = run(own, lengths(self._database.statements, self._caps))
-            self._learn(found)
+            self._learn(found, asked_at)
 
     async def alook(self, *, beside: bool) -> None:
         """As `look`, for async code."""
@@ -84,13 +98,15 @@ class Gauge:
                 await asyncio.to_thread(self._ask_beside)
                 return
             async with self._connections.of_loop() as own:
+                asked_at = self.clock()
                 found = await arun(own, lengths(self._database.statements, self._caps))
-            self._learn(found)
+            self._learn(found, asked_at)
 
     def _ask_beside(self) -> None:
         with self._database.connect("client", patience=PATIENCE) as own, self._database.telling():
+            asked_at = self.clock()
             found = run(own, lengths(self._database.statements, self._caps))
-        self._learn(found)
+        self._learn(found, asked_at)
 
     def _due(self) -> bool:
         """Whether this caller is to ask. While it does, the others go by what there is."""
@@ -99,15 +115,15 @@ class Gauge:
             due = any(now >= figure.until for figure in figures)
             for figure in figures:
                 if due and figure.known:
-                    figure.until = now + 1.0
+                    figure.until = now + MOST
             return due
 
-    def _learn(self, found: Mapping[str, Length]) -> None:
+    def _learn(self, found: Mapping[str, Length], asked_at: float) -> None:
         with self._guard:
-            for name, (jobs, fresh_for) in found.items():
+            for name, length in found.items():
                 figure = self._figures[name]
-                figure.counted, figure.added, figure.known = jobs, 0, True
-                figure.until = self.clock() + max(LEAST, min(1.0, fresh_for))
+                figure.learn(length, asked_at)
+                figure.until = self.clock() + max(LEAST, min(MOST, length.fresh_for))
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -118,6 +134,7 @@ class Gauge:
             with self._guard:
                 for figure in self._figures.values():
                     figure.known, figure.until = False, self.clock() + SOON
+                    figure.added.clear()
             log.warning("how long the queues with a limit are cannot be read now, so no limit is held here: %s", error.message)
 
     def tally(self, *, at_once: bool = True) -> "Tally":
@@ -167,7 +184,8 @@ class Gauge:
             for queue, count in taken.items():
                 figure = self._figures[queue]
                 figure.under_way -= count
-                figure.added += count if stored else 0
+                if stored and count:
+                    figure.add(count, self.clock())
 
     def pressure(self, queue: str) -> Pressure:
         """How full a queue is, by the figures at hand.

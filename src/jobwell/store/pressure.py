@@ -12,13 +12,15 @@ class Length(NamedTuple):
     Attributes:
         jobs: ready ones, counted up to the cap.
         fresh_for: seconds for which nobody will count anew.
+        age: seconds since the count began; what was committed later is not in it.
     """
 
     jobs: int
     fresh_for: float
+    age: float
 
 
 def lengths(statements: Statements, caps: Mapping[str, int]) -> Program[dict[str, Length]]:
     """Of these queues, each counted up to its cap. To be run in a transaction of its own: it may write the figure down."""
     rows = yield statements("pressure.lengths", queues=list(caps), caps=list(caps.values()))
-    return {queue: Length(jobs, fresh_for) for queue, jobs, fresh_for in rows}
+    return {queue: Length(*figure) for queue, *figure in rows}

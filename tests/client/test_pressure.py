@@ -13,9 +13,10 @@ import pytest
 from psycopg import AsyncConnection, Connection
 
 from jobwell import App, NewJob, NotFound, Queue, QueueFull
+from jobwell.client.pressure import Figure
 from jobwell.client.task import Task
 from jobwell.core.classify import classify
-from jobwell.store.pressure import lengths
+from jobwell.store.pressure import Length, lengths
 from jobwell.store.statements import run
 from tests.client.helpers import count, one
 
@@ -236,6 +237,18 @@ def test_a_shared_figure_that_is_a_moment_old_hides_nothing_of_ones_own(
         except QueueFull:
             refused += 1
     assert (count(conn), refused, len(seen)) == (HARD, 10, 61)
+
+
+def test_a_steady_stream_that_is_worked_off_at_once_does_not_pile_up_in_the_figure() -> None:
+    figure = Figure()
+    for n in range(10_000):  # a hundred a second, and a look each second at a count half a second old: an empty queue
+        figure.add(1, n / 100)
+        if n % 100 == 0:
+            figure.learn(Length(0, 0.5, 0.5), n / 100)
+            assert figure.length <= 56
+        assert len(figure.added) <= 32
+    figure.learn(Length(3, 1.0, 0.0), 101.0)
+    assert figure.length == 3
 
 
 def test_nothing_that_is_in_the_store_is_ever_refused(item: Task[..., None], app: App, conn: Conn) -> None:

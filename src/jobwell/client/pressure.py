@@ -28,28 +28,35 @@ SOON = 30.0  # seconds after which figures that could not be had are asked for a
 
 
 @dataclass(slots=True)
-class _Figure:
+class Figure:
+    """What is known of one queue."""
+
     counted: int = 0
     under_way: int = 0  # not stored yet, or not known to be
-    added: deque[list[float]] = field(default_factory=deque)  # stored by this process: when, and how many
+    stored: int = 0  # by this process, and not counted in the store yet
+    added: deque[tuple[float, float, int]] = field(default_factory=deque)  # the same: from when to when, and how many
     until: float = 0.0  # when to look again
     known: bool = False
     warned: float = float("-inf")
 
     @property
     def length(self) -> int:
-        return self.counted + self.under_way + int(sum(count for _, count in self.added))
+        """Ready jobs, as far as this process can know."""
+        return self.counted + self.under_way + self.stored
 
     def add(self, count: int, now: float) -> None:
         """Stored now."""
+        self.stored += count
+        since = now
         if self.added and now - self.added[-1][0] < TOGETHER:
-            count += int(self.added.pop()[1])
-        self.added.append([now, count])
+            since, _, before = self.added.pop()
+            count += before
+        self.added.append((since, now, count))
 
     def learn(self, found: Length, asked_at: float) -> None:
         """Counted in the store. What was stored here since then, or may have been, is counted besides."""
-        while self.added and self.added[0][0] < asked_at - found.age:
-            self.added.popleft()
+        while self.added and self.added[0][1] < asked_at - found.age:
+            self.stored -= self.added.popleft()[2]
         self.counted, self.known = found.jobs, True
 
 
@@ -68,7 +75,7 @@ class Gauge:
         self._database = database
         self._connections = connections
         self._caps = {name: queue.cap for name, queue in limits.items()}
-        self._figures = {name: _Figure() for name in limits}
+        self._figures = {name: Figure() for name in limits}
         self._guard = threading.RLock()  # a signal handler may enqueue in the middle of an enqueue
 
     def look(self, *, beside: bool) -> None:
@@ -134,6 +141,7 @@ class Gauge:
             with self._guard:
                 for figure in self._figures.values():
                     figure.known, figure.until = False, self.clock() + SOON
+                    figure.stored = 0
                     figure.added.clear()
             log.warning("how long the queues with a limit are cannot be read now, so no limit is held here: %s", error.message)
 

@@ -7,13 +7,16 @@ of the input then.
 """
 
 from collections.abc import Sized
-from dataclasses import replace
+from dataclasses import fields
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from jobwell.core.duration import Duration, seconds, text
 from jobwell.core.errors import DeclarationError, EnqueueError
 from jobwell.core.job import FARTHEST, NewJob
+
+_COLUMNS = attrgetter(*(column.name for column in fields(NewJob)))
 
 
 class Spread:
@@ -31,9 +34,10 @@ class Spread:
 
     def place(self, job: NewJob, now: datetime) -> NewJob:
         """The next job, due at its own time (at `now`, if that is over) and its share of the spread later."""
-        own = job.run_at or now + timedelta(seconds=job.delay or 0.0)
-        due = max(own, now) + timedelta(seconds=self.over * self._next())
-        return replace(job, run_at=due, delay=None)
+        own = job.run_at or (now + timedelta(seconds=job.delay) if job.delay else now)
+        placed = NewJob(*_COLUMNS(job))  # the caller may give the same job to another call, should this one fail
+        placed.run_at, placed.delay = max(own, now) + timedelta(seconds=self.over * self._next()), None
+        return placed
 
     def _next(self) -> float:
         at = self._count
@@ -43,13 +47,7 @@ class Spread:
 
 def halved(number: int) -> float:
     """The number's bits mirrored at the point: 1, 2, 3, 4 become 1/2, 1/4, 3/4, 1/8."""
-    part, share = 0.0, 0.5
-    while number:
-        if number & 1:
-            part += share
-        number >>= 1
-        share /= 2
-    return part
+    return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
 
 
 def spread_of(wanted: Duration | None, jobs: Any) -> Spread | None:

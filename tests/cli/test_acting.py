@@ -85,7 +85,14 @@ def test_nothing_matches_is_no_error(cli: Cli) -> None:
 
 
 def test_every_new_command_has_a_manual(cli: Cli) -> None:
-    for command in (("queues", "pause"), ("queues", "resume"), ("jobs", "cancel"), ("jobs", "retry"), ("actions", "resume")):
+    for command in (
+        ("queues", "pause"),
+        ("queues", "resume"),
+        ("jobs", "cancel"),
+        ("jobs", "retry"),
+        ("jobs", "priority"),
+        ("actions", "resume"),
+    ):
         said = cli(*command, "--help")
         assert said.code == 0
         assert "Exit code" in said.out

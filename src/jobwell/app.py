@@ -18,7 +18,9 @@ from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError, SettingsError
 from jobwell.core.job import NewJob
-from jobwell.core.queues import Queue, limits
+from jobwell.core.limiting import Limiting
+from jobwell.core.limits import Limit, Rates
+from jobwell.core.queues import Queue, bounded
 from jobwell.core.retry import RetryRule
 from jobwell.core.size import Size
 from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
@@ -85,15 +87,18 @@ class Tasks:
         keep_result: bool = True,
         on_lost: OnLost = "retry",
         on_lease_lost: OnLeaseLost = "stop",
-        dedup: Any = None,
         resources: Iterable[str] = (),
+        concurrency: int | None = None,
+        rate: Rates | None = None,
+        limits: Iterable[Limit] = (),
+        dedup: Any = None,
     ) -> Decorator: ...
-    def task(self, fn: Any = None, /, *, dedup: Any = None, resources: Iterable[str] = (), **options: Any) -> Any:
+    def task(self, fn: Any = None, /, *, dedup: Any = None, **options: Any) -> Any:
         """Declare a task with its whole contract. An async function runs on the worker's loop, a plain one on a thread.
 
         Args:
             fn: the function, where the decorator stands without brackets.
-            **options: all of the following but the last two.
+            **options: all of the following but the last.
             name: how jobs name it (default: `module.function`; better chosen, since stored jobs outlive a rename).
             queue: one of the declared queues.
             priority: -100 to 100, higher first within its queue.
@@ -119,17 +124,17 @@ class Tasks:
                 it may run again.
             on_lease_lost: of an attempt whose worker cannot renew its lease: "stop" ends it (the default: another worker may have
                 it soon), "finish" gives it the grace; its outcome counts only if nobody else has the job.
+            resources: names of what it uses (`app.resource`): a limit or a hold on one of them counts for all tasks that name it.
+            concurrency: jobs of it at once, in the whole fleet.
+            rate: how often it may start: "10/s", or several windows: ("10/s", "1000/h").
+            limits: more of them, or for each host, process or tenant: `Limit(concurrency=2, per="tenant")`.
             dedup: not available in this release; anything but None is refused.
-            resources: not available in this release; anything but () is refused.
 
         Raises:
             DeclarationError: at import, with what would be right.
         """
-        for option, given in (("dedup", dedup), ("resources", tuple(resources))):
-            if given:
-                raise DeclarationError(
-                    f"{option}={given!r}: {option} is not available in this release; it is not ignored in silence"
-                )
+        if dedup is not None:
+            raise DeclarationError(f"dedup={dedup!r}: dedup is not available in this release; it is not ignored in silence")
 
         def decorate(function: Any) -> Any:
             spec = declare(function, **options)
@@ -144,7 +149,7 @@ class Tasks:
         self.catalog.add(spec)
 
 
-class App(Tasks, Asking):
+class App(Tasks, Limiting, Asking):
     """An application: settings, queues, catalog and client. Light to make; it connects at the first enqueue.
 
     Args:
@@ -169,14 +174,15 @@ class App(Tasks, Asking):
         middleware: Iterable[Any] = (),
         **settings: Any,
     ) -> None:
-        super().__init__()
+        Tasks.__init__(self)
+        Limiting.__init__(self)
         self._given = {"database_url": database_url, **settings}
         self.overridden: dict[str, Any] = {}
         self.settings: Settings = setting.load(self._given)
         declared = (queues,) if isinstance(queues, str | Queue) else tuple(queues)
         self.queues = declare_queues(queue.name if isinstance(queue, Queue) else queue for queue in declared)
-        self._limits = [queue for queue in declared if isinstance(queue, Queue)]
-        self._check_limits()
+        self._bounded = [queue for queue in declared if isinstance(queue, Queue)]
+        self._check_bounded()
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
         self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
@@ -195,12 +201,12 @@ class App(Tasks, Asking):
         """What stores jobs."""
         from jobwell.client.client import Client
 
-        return Client(self.database, self.catalog, self.limits)
+        return Client(self.database, self.catalog, self.bounded_queues)
 
     @property
-    def limits(self) -> Mapping[str, Queue]:
-        """The queues that have a limit, as declared here or set by operators (`queue_limits`)."""
-        return limits(self._limits, self.settings.queue_limits)
+    def bounded_queues(self) -> Mapping[str, Queue]:
+        """The queues whose length has a limit, as declared here or set by operators (`queue_lengths`)."""
+        return bounded(self._bounded, self.settings.queue_lengths)
 
     def include(self, *groups: Tasks) -> None:
         """Take tasks in that were declared on `Tasks()`.
@@ -317,14 +323,14 @@ class App(Tasks, Asking):
         """
         self._given.update(settings)
         self.settings = setting.load(self._given)
-        self._check_limits()
+        self._check_bounded()
         self.overridden.update(settings)  # for child processes, which import the module anew
 
-    def _check_limits(self) -> None:
-        for queue in limits(self._limits, self.settings.queue_limits):
+    def _check_bounded(self) -> None:
+        for queue in self.bounded_queues:
             if queue not in self.queues:
                 have = ", ".join(self.queues)
-                raise SettingsError(f"queue_limits: the app declares no queue {queue!r}; declared are {have}")
+                raise SettingsError(f"queue_lengths: the app declares no queue {queue!r}; declared are {have}")
 
     def close(self) -> None:
         """Give the connections back. The app can be used again afterwards."""

@@ -94,7 +94,7 @@ class Settings:
     schema: str = _setting("jobwell", "the schema that holds the tables")
     app: str = _setting("", "module:attribute of the App, for the command line")
     queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)
-    queue_limits: tuple[str, ...] = _setting((), "limits of queues, before those in the code: bulk=50000/200000", _limits)
+    queue_lengths: tuple[str, ...] = _setting((), "limits of queues, before those in the code: bulk=50000/200000", _limits)
     processes: int = _setting(1, "worker processes", _whole)
     slots: int = _setting(100, "jobs at once in each process", _whole)
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)

@@ -3,7 +3,7 @@
 import pytest
 
 from jobwell import App, DeclarationError, Pressure, Queue, SettingsError
-from jobwell.core.queues import limits, read
+from jobwell.core.queues import bounded, read
 
 
 @pytest.mark.parametrize(("text", "soft", "hard"), [
@@ -30,23 +30,25 @@ def test_a_limit_that_makes_no_sense_is_refused(limit: dict[str, int], said: str
 
 def test_operators_go_before_the_code_and_may_take_a_limit_away() -> None:
     code = [Queue("bulk", soft=1, hard=2), Queue("mail", hard=5), Queue("plain"), "other"]
-    assert limits(code) == {"bulk": Queue("bulk", soft=1, hard=2), "mail": Queue("mail", hard=5)}
-    assert limits(code, ["bulk=/9", "mail=none"]) == {"bulk": Queue("bulk", hard=9)}
+    assert bounded(code) == {"bulk": Queue("bulk", soft=1, hard=2), "mail": Queue("mail", hard=5)}
+    assert bounded(code, ["bulk=/9", "mail=none"]) == {"bulk": Queue("bulk", hard=9)}
     with pytest.raises(DeclarationError, match="declared twice"):
-        limits([Queue("bulk", hard=1), Queue("bulk", hard=2)])
+        bounded([Queue("bulk", hard=1), Queue("bulk", hard=2)])
 
 
 def test_an_app_takes_queues_beside_names(monkeypatch: pytest.MonkeyPatch) -> None:
     app = App(queues=(Queue("bulk", hard=7), "mail", Queue("import", soft=3)))
     assert app.queues == ("critical", "notifications", "default", "bulk", "reports", "mail", "import")
-    assert dict(app.limits) == {"bulk": Queue("bulk", hard=7), "import": Queue("import", soft=3)}
-    assert App(queues=Queue("one", hard=1)).limits["one"].hard == 1
-    monkeypatch.setenv("JOBWELL_QUEUE_LIMITS", "bulk=5/6, import=none")
-    assert dict(App(queues=(Queue("bulk", hard=7), Queue("import", soft=3))).limits) == {"bulk": Queue("bulk", soft=5, hard=6)}
+    assert dict(app.bounded_queues) == {"bulk": Queue("bulk", hard=7), "import": Queue("import", soft=3)}
+    assert App(queues=Queue("one", hard=1)).bounded_queues["one"].hard == 1
+    monkeypatch.setenv("JOBWELL_QUEUE_LENGTHS", "bulk=5/6, import=none")
+    assert dict(App(queues=(Queue("bulk", hard=7), Queue("import", soft=3))).bounded_queues) == {
+        "bulk": Queue("bulk", soft=5, hard=6)
+    }
     with pytest.raises(SettingsError, match="declares no queue 'import'"):
-        App(queue_limits=["import=1/2"])
-    with pytest.raises(SettingsError, match="queue_limits: 'x' is not like"):
-        App(queue_limits=["x"])
+        App(queue_lengths=["import=1/2"])
+    with pytest.raises(SettingsError, match="queue_lengths: 'x' is not like"):
+        App(queue_lengths=["x"])
 
 
 @pytest.mark.parametrize(("length", "ratio", "soft_full", "full"), [

@@ -44,7 +44,7 @@ class Asking(ABC):
         """How full a queue with a limit is: `if app.pressure("bulk").soft_full: …`. Asks the store at most once a second.
 
         Args:
-            queue: one that was declared as `Queue(…)`, or has a limit by the setting `queue_limits`.
+            queue: one that was declared as `Queue(…)`, or has a limit by the setting `queue_lengths`.
 
         Raises:
             NotFound: it has no limit, so nobody counts it.

@@ -182,7 +182,7 @@ class Gauge:
             raise QueueFull(
                 f"queue {queue!r} is full: {length:,} jobs are ready in it, or about to be, and its hard limit is {limit.hard:,};"
                 " nothing was enqueued. Try again when it has drained, enqueue less at a time, or raise the limit"
-                f" (queue_limits={queue}=…)",
+                f" (queue_lengths={queue}=…)",
                 queue=queue, length=length, limit=limit.hard or 0,
             )  # fmt: skip
 

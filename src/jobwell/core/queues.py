@@ -85,12 +85,12 @@ def read(text: str) -> Queue:
     found = _LIMITS.fullmatch(text)
     if found is None:
         raise DeclarationError(
-            f"queue_limits: {text!r} is not like 'bulk=50000/200000' (soft/hard), 'bulk=/200000' or 'bulk=none'"
+            f"queue_lengths: {text!r} is not like 'bulk=50000/200000' (soft/hard), 'bulk=/200000' or 'bulk=none'"
         )
     return Queue(found["name"], **{each: int(found[each]) for each in ("soft", "hard") if found[each]})
 
 
-def limits(declared: Iterable[str | Queue], overrides: Iterable[str] = ()) -> dict[str, Queue]:
+def bounded(declared: Iterable[str | Queue], overrides: Iterable[str] = ()) -> dict[str, Queue]:
     """The queues that have a limit: as the code declares them, and before it what operators have set.
 
     Raises:

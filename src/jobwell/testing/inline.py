@@ -32,7 +32,7 @@ class InlineClient(Client):
     """
 
     def __init__(self, database: Database, bed: "Testbed") -> None:
-        super().__init__(database, bed.app.catalog, bed.app.limits)
+        super().__init__(database, bed.app.catalog, bed.app.bounded_queues)
         self.bed = bed
 
     def put(self, job: NewJob, conn: Any | None) -> "Handle[Any]":

@@ -17,7 +17,7 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.ids import alone, new_id
 from jobwell.core.marks import Lane, Mark, Marks
 from jobwell.core.outcome import Released
-from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
+from jobwell.store.jobs import FIRST_GATE, Batch, Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
@@ -28,6 +28,7 @@ APART_EVERY = 1.0  # seconds between two looks for suspects; for declared proces
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
 CLAIMS_PER_ROUND = 8
+LAST = "\U0010ffff"  # sorts behind every name
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
 
 
@@ -59,14 +60,31 @@ class Rotation:
             return (0,)
         return tuple(dict.fromkeys((max(self._low, self._top + 1), self._top + 1, 0)))
 
-    def learn(self, rows: Sequence[Claimed]) -> None:
+    def learn(self, rows: Sequence[Claimed], end: Claimed | None = None) -> None:
         """Remember where a claim ended."""
-        last = next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
-        self.gate, self.tenant = (last.gate, last.tenant) if last is not None and last.lanes > 1 else (FIRST_GATE, "")
+        last = end or next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
+        if last is None or abs(last.lanes) <= 1:
+            self.gate, self.tenant = FIRST_GATE, ""
+        elif last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
+            self.gate, self.tenant = before(last.gate, last.tenant)
+        else:
+            self.gate, self.tenant = last.gate, last.tenant
+        if not rows:
+            return
         if not self._strict and self._count % LOWER_RANKS_EVERY == 0:
             self._low = rows[-1].rank + 1
         else:
             self._top = rows[0].rank
+
+
+def before(gate: int, tenant: str) -> tuple[int, str]:
+    """A place just in front of a lane."""
+    if not tenant:
+        return max(gate - 1, FIRST_GATE), LAST
+    point = ord(tenant[-1]) - 1
+    if point < 1 or 0xD800 <= point <= 0xDFFF:
+        return gate, tenant[:-1]
+    return gate, tenant[:-1] + chr(point) + LAST
 
 
 @dataclass(frozen=True)
@@ -138,6 +156,7 @@ class Fetcher:
         self._marks = Marks()
         self._empty = 0
         self._idle = False
+        self._again = 3600.0  # seconds until a rate lets the next job in
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
         self._discover_at = 0.0
         self._batch = batch
@@ -146,7 +165,11 @@ class Fetcher:
         self.paused = False
 
     async def tick(self) -> float:
-        """One claim. Returns how long to rest."""
+        """One claim. Returns how long to rest: no longer than until a rate lets the next job in."""
+        self._again = 3600.0
+        return min(await self._round(), self._again)
+
+    async def _round(self) -> float:
         free = self._free()
         if self.paused or (free <= 0 and (self._apart is None or self._apart.free() <= 0)):
             return 3600.0  # woken when a slot or a child is free
@@ -195,6 +218,8 @@ class Fetcher:
         request = ClaimRequest(self._worker, claim_id, self._queues, [*apart.gates, *apart.suspects], apart.free())
         self._doubtful = True
         rows = await self._jobs.claim(conn, request)
+        if rows.again is not None:
+            self._again = min(self._again, rows.again)
         if rows:
             self._begin(await self._with_payloads(conn, rows), claim_id)
         self._doubtful = False
@@ -206,19 +231,20 @@ class Fetcher:
         self._doubtful = True
         self._idle = False
 
-    async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
+    async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> Batch:
         lanes = self._marks.lanes(self._clock())
-        rows: list[Claimed] = []
+        rows = Batch()
         for from_rank in self._rotation.ranks():
             rows = await self._claim_from(conn, want, from_rank, lanes)
+            if rows or rows.end is not None:
+                self._rotation.learn(rows, rows.end)
             if rows:
-                self._rotation.learn(rows)
                 break
         return rows
 
     async def _claim_from(
         self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, Mark]] | None
-    ) -> list[Claimed]:
+    ) -> Batch:
         claim_id, began = new_id(), self._clock()
         request = ClaimRequest(
             self._worker,
@@ -235,6 +261,8 @@ class Fetcher:
         self._doubtful = True  # until the answer is here and in the worker's memory
         rows = await self._jobs.claim(conn, request)
         now = self._clock()
+        if rows.again is not None:
+            self._again = min(self._again, rows.again)
         self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
         if rows:
             self._begin(await self._with_payloads(conn, rows), claim_id)
@@ -264,7 +292,7 @@ class Fetcher:
         stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in held]
         if stray:
             log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
-            await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
+            await self._jobs.unstarted(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
         self._doubtful = False
         self._reconcile_at = self._clock() + self._reconcile_every
 

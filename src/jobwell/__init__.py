@@ -3,6 +3,7 @@
 from jobwell.app import App, Tasks
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
+    BatchTooLarge,
     Conflict,
     DeclarationError,
     EnqueueError,
@@ -12,6 +13,7 @@ from jobwell.core.errors import (
     JobwellError,
     NotFound,
     PayloadTooLarge,
+    QueueFull,
     ResultError,
     ResultExpired,
     ResultMismatch,
@@ -25,6 +27,7 @@ from jobwell.core.errors import (
 )
 from jobwell.core.job import NewJob
 from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed
 from jobwell.core.task import Lock
 
@@ -33,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Backoff",
+    "BatchTooLarge",
     "Conflict",
     "Context",
     "DeclarationError",
@@ -47,6 +51,9 @@ __all__ = [
     "NewJob",
     "NotFound",
     "PayloadTooLarge",
+    "Pressure",
+    "Queue",
+    "QueueFull",
     "Reject",
     "ResultError",
     "ResultExpired",

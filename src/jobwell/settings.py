@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from jobwell.core import duration
+from jobwell.core import duration, queues
 from jobwell.core.errors import DeclarationError, SettingsError
 
 NO_URL = (
@@ -45,12 +45,27 @@ def _whole(value: Any, name: str) -> int:
         raise SettingsError(f"{name}={value!r} is not a whole number") from None
 
 
+def _flag(value: Any, name: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    found = known.get(str(value).strip().lower())
+    if found is None:
+        raise SettingsError(f"{name}={value!r} must be true or false")
+    return found
+
+
 def _words(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
         raise SettingsError(f"{name}={value!r} must be a list of names")
     return tuple(value)
+
+
+def _limits(value: Any, name: str) -> tuple[str, ...]:
+    found = _words(value, name)
+    for word in found:
+        queues.read(word)
+    return found
 
 
 def _text(value: Any, name: str) -> str:
@@ -79,6 +94,7 @@ class Settings:
     schema: str = _setting("jobwell", "the schema that holds the tables")
     app: str = _setting("", "module:attribute of the App, for the command line")
     queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)
+    queue_lengths: tuple[str, ...] = _setting((), "limits of queues, before those in the code: bulk=50000/200000", _limits)
     processes: int = _setting(1, "worker processes", _whole)
     slots: int = _setting(100, "jobs at once in each process", _whole)
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)
@@ -87,8 +103,10 @@ class Settings:
     hang: float = _setting(600.0, "a worker process without a sign of life for so long is killed by its supervisor", _duration)
     health: str = _setting("", "where the supervisor answers /healthz and /readyz: a port, or host:port; empty: nowhere")
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
+    strict_priority: bool = _setting(default=False, about="lower priorities wait while a higher one has jobs", read=_flag)
     poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
     payload_limit: int = _setting(256 * 1024, "the largest arguments of one job", _whole)
+    batch_limit: int = _setting(1_000_000, "the most jobs in one call of enqueue_many", _whole)
     result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)
     retention: float = _setting(7 * 86400.0, "how long finished jobs and their results are kept", _duration)
     connect_timeout: float = _setting(10.0, "how long to wait for a connection", _duration)
@@ -104,7 +122,7 @@ class Settings:
             ("processes", 1, 64), ("slots", 1, 10_000), ("children", 1, 256), ("lease", 2, 3600), ("grace", 0, 86400),
             ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),
             ("hang", 10, 86400), ("retention", 3600, 3660 * 86400), ("unknown_after", 60, 3660 * 86400),
-            ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
+            ("batch_limit", 1, 1_000_000_000), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
         ):  # fmt: skip
             value = getattr(self, name)
             if not least <= value <= most:

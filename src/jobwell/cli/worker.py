@@ -20,6 +20,7 @@ from jobwell.cli.output import store_options
 @click.option(
     "--log", "log_form", type=click.Choice(setting.LOGS), help="Form of the log on stderr; none: the app's own.  [default: auto]"
 )
+@click.option("--strict-priority", is_flag=True, default=None, help="Lower priorities wait while a higher one has jobs.")
 @click.option("--child", type=click.UUID, hidden=True)
 @store_options
 def worker(
@@ -28,6 +29,7 @@ def worker(
     slots: int | None,
     queues: str | None,
     log_form: str | None,
+    strict_priority: bool | None,
     child: UUID | None,
     database_url: str | None,
     schema: str | None,
@@ -45,7 +47,7 @@ def worker(
     Exit codes: 0 drained · 1 a part of it failed for good · 3 the lease was lost · 78 a setting, the app or the tables are wrong
     """
     given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues,
-        "log": log_form}  # fmt: skip
+        "log": log_form, "strict_priority": strict_priority}  # fmt: skip
     if child is not None:  # a password does not belong into a command line that everyone can see
         given["database_url"] = os.environ.get("JOBWELL_CHILD_URL") or database_url
     settings = setting.load(given)
@@ -58,6 +60,8 @@ def worker(
     for name in ("slots", "queues", "schema"):
         if given[name] is not None:
             options += [f"--{name.replace('_', '-')}", str(given[name])]
+    if strict_priority:
+        options += ["--strict-priority"]
     target = _target(settings)
     total = settings.processes * settings.slots
     each = f"{settings.processes} process(es) × {settings.slots} slots"
@@ -72,7 +76,8 @@ def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> in
     try:
         app = services.load_app(_target(settings))
         # What the command line says goes before what the module says.
-        app.override({name: given[name] for name in ("database_url", "schema", "slots", "queues") if given[name] is not None})
+        named = ("database_url", "schema", "slots", "queues", "strict_priority")
+        app.override({name: given[name] for name in named if given[name] is not None})
         return services.run_worker(app, worker=child)
     except (SettingsError, DeclarationError, SchemaMismatch, StoreRefused) as error:
         click.echo(f"jobwell: {error.message}", err=True)
@@ -122,6 +127,6 @@ def up(
         click.echo(f"the embedded server keeps its data in {embedded.data_folder()}", err=True)
     migrations.migrate(database, say=lambda step: click.echo(f"migrate: {step}", err=True))
     return ctx.invoke(
-        worker, app=app, processes=processes, slots=slots, queues=None, log_form=None, child=None, database_url=database_url,
-        schema=schema,
+        worker, app=app, processes=processes, slots=slots, queues=None, log_form=None, strict_priority=None, child=None,
+        database_url=database_url, schema=schema,
     )  # fmt: skip

@@ -40,9 +40,11 @@ class Rotation:
 
     Args:
         gates: to begin at one of them.
+        strict: low priority waits for as long as there is anything higher.
     """
 
-    def __init__(self, gates: Sequence[int]) -> None:
+    def __init__(self, gates: Sequence[int], *, strict: bool = False) -> None:
+        self._strict = strict
         self.gate = random.choice(gates) if gates else FIRST_GATE  # noqa: S311
         self.tenant = ""
         self._count = 0
@@ -51,6 +53,8 @@ class Rotation:
 
     def ranks(self) -> tuple[int, ...]:
         """The ranks at which the next claim begins: one after the other until there is something."""
+        if self._strict:
+            return (0,)
         self._count += 1
         if self._count % LOWER_RANKS_EVERY:
             return (0,)
@@ -67,7 +71,7 @@ class Rotation:
             self.gate, self.tenant = last.gate, last.tenant
         if not rows:
             return
-        if self._count % LOWER_RANKS_EVERY == 0:
+        if not self._strict and self._count % LOWER_RANKS_EVERY == 0:
             self._low = rows[-1].rank + 1
         else:
             self._top = rows[0].rank
@@ -108,6 +112,7 @@ class Fetcher:
         batch: jobs in one claim at the most.
         reconcile_every: seconds between two comparisons of that with the store.
         apart: what runs in children; None where there are none.
+        strict: no claim goes to lower ranks while a higher one has jobs.
     """
 
     def __init__(
@@ -127,6 +132,7 @@ class Fetcher:
         reconcile_every: float,
         batch: int,
         apart: Apart | None = None,
+        strict: bool = False,
     ) -> None:
         self._worker = worker
         self._queues = list(queues)
@@ -146,7 +152,7 @@ class Fetcher:
             self._gates += [alone(gate) for gate in self._gates]  # better here than never
         else:
             self._gates = [gate for gate in self._gates if gate not in apart.gates]
-        self._rotation = Rotation(self._gates)
+        self._rotation = Rotation(self._gates, strict=strict)
         self._marks = Marks()
         self._empty = 0
         self._idle = False

@@ -209,6 +209,7 @@ class Worker:
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=attempts.begin, held=attempts.pairs,
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
+            strict=settings.strict_priority,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         rescue = self._rescue = Rescue(
@@ -217,7 +218,6 @@ class Worker:
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
         unknown = UnknownTasks(database.statements, self._claims, settings.unknown_after)
-        bulk = Bulk(database.statements, self._claims)
         orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
         limits = Limits(lambda: attempts, time.monotonic)
         make = self._loop
@@ -228,8 +228,8 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick, vital=False), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
-            make("threads", self._watch_threads),
+            make("bulk", Bulk(database.statements, self._claims).tick, vital=False), make("unknown", unknown.tick, vital=False),
+            make("orders", orders.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
 
     def _make_children(self) -> Children | None:

@@ -12,7 +12,6 @@
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
@@ -20,9 +19,9 @@ from typing import Any
 from uuid import UUID
 
 from jobwell.app import App
-from jobwell.core.errors import SettingsError, StoreError
+from jobwell.core.errors import StoreError
 from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
-from jobwell.core.ids import alone, new_id
+from jobwell.core.ids import new_id
 from jobwell.core.outcome import Outcome
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
@@ -31,13 +30,13 @@ from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.apart import make_children, what_runs_apart
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
-from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.fetcher import Apart, Fetcher
+from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import GIVE_UP, Heartbeat
 from jobwell.worker.housekeeping.bulk import Bulk
@@ -47,7 +46,6 @@ from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
-from jobwell.worker.loading import name_of
 from jobwell.worker.start import Start
 from jobwell.worker.watch import Watch
 
@@ -179,7 +177,7 @@ class Worker:
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
         self._threads = Threads(asyncio.get_running_loop())
-        self._children = self._make_children()
+        self._children = make_children(self._app, self._threads, self._now)
         self._handler_threads = Threads(asyncio.get_running_loop())  # a slow handler is no stuck job
         hub = self._hub = Hub(self._app.handlers, self._handler_threads, self.id, self._now)
         around = Surroundings(
@@ -206,7 +204,8 @@ class Worker:
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=attempts.begin, held=attempts.pairs,
-            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
+            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch,
+            apart=what_runs_apart(self._app.catalog, self._children, lambda: attempts.apart),
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         rescue = self._rescue = Rescue(
@@ -229,27 +228,6 @@ class Worker:
             make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
             make("threads", self._watch_threads),
         ]  # fmt: skip
-
-    def _make_children(self) -> Children | None:
-        """Where jobs run alone. They must find the app by its name; without one, suspects run here, like everything."""
-        target, declared = name_of(self._app), [spec.name for spec in self._app.catalog if spec.executor == "process"]
-        if declared and target is None:
-            raise SettingsError(
-                f"the task {declared[0]} runs in a child process, and the app is in no module where a child finds it"
-            )
-        if target is None or sys.platform == "win32":
-            return None
-        return Children(self._settings.children, target, self._threads, self._now, self._app.overridden)
-
-    def _what_runs_apart(self) -> Apart | None:
-        children = self._children
-        if children is None:
-            return None
-        specs = list(self._app.catalog)
-        declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
-        return Apart(
-            declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._attempts.apart
-        )
 
     def _loop(
         self,

@@ -84,6 +84,7 @@ class Tasks:
         keep_result: bool = True,
         on_lost: OnLost = "retry",
         on_lease_lost: OnLeaseLost = "stop",
+        cost: int = 1,
         dedup: Any = None,
         resources: Iterable[str] = (),
     ) -> Decorator: ...
@@ -118,6 +119,8 @@ class Tasks:
                 it may run again.
             on_lease_lost: of an attempt whose worker cannot renew its lease: "stop" ends it (the default: another worker may have
                 it soon), "finish" gives it the grace; its outcome counts only if nobody else has the job.
+            cost: slots of its worker that a job takes: 4 for one that is as heavy as four others. Not in a process, which takes a
+                child and no slot.
             dedup: not available in this release; anything but None is refused.
             resources: not available in this release; anything but () is refused.
 

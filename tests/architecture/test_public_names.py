@@ -9,7 +9,7 @@ from tests.architecture.helpers import SRC
 # fmt: off
 NAMES = [
     "App", "Backoff", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed", "InvalidArguments",
-    "JobCancelled", "JobFailed", "JobwellError", "Lock", "NewJob", "NotFound", "PayloadTooLarge", "Reject",
+    "JobCancelled", "JobFailed", "JobwellError", "Lock", "NewJob", "NotFound", "PayloadTooLarge", "Pool", "Reject",
     "ResultError", "ResultExpired", "ResultMismatch", "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError",
     "Snooze", "StoreError", "StoreUnavailable", "SyncContext", "Tasks", "TransactionMisuse", "WaitTimeout",
 ]

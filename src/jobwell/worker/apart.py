@@ -12,6 +12,7 @@ from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Apart
 from jobwell.worker.loading import name_of
+from jobwell.worker.pools import Pools
 
 
 def make_children(app: App, threads: Threads, now: Callable[[], datetime]) -> Children | None:
@@ -28,17 +29,22 @@ def make_children(app: App, threads: Threads, now: Callable[[], datetime]) -> Ch
     return Children(app.settings.children, target, threads, now, app.overridden)
 
 
-def what_runs_apart(catalog: Catalog, children: Children | None, running: Callable[[], int]) -> Apart | None:
+def what_runs_apart(catalog: Catalog, children: Children | None, running: Callable[[], int], pools: Pools | None) -> Apart | None:
     """The gates behind which jobs wait for a child.
 
     Args:
         catalog: tasks; suspects of each of them run alone.
         children: None where there are none.
         running: tells how many jobs run in them.
+        pools: say whether heavy tasks wait for memory; None: nothing waits.
     """
     if children is None:
         return None
     specs = list(catalog)
     declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
     suspects = [alone(gate) for spec in specs for gate in spec.gates]
-    return Apart(declared, suspects, lambda: children.size - running())
+    heavy = [gate for spec in specs if spec.heavy for gate in spec.gates]
+    return Apart(
+        declared, suspects, lambda: children.size - running(),
+        heavy=frozenset((*heavy, *map(alone, heavy))), held=lambda: pools is not None and not pools.heavy,
+    )  # fmt: skip

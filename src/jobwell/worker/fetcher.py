@@ -17,10 +17,12 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.ids import alone, new_id
 from jobwell.core.marks import Lane, Mark, Marks
 from jobwell.core.outcome import Released
+from jobwell.core.shares import Line, Queue
 from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.pools import Pools
 
 log = logging.getLogger("jobwell.worker")
 
@@ -73,23 +75,28 @@ class Apart:
         gates: of tasks declared so.
         suspects: gates of jobs whose process has died.
         free: tells the free children.
+        heavy: of these gates, those of heavy tasks.
+        held: tells whether heavy tasks wait for memory.
     """
 
     gates: Sequence[int]
     suspects: Sequence[int]
     free: Callable[[], int]
+    heavy: frozenset[int]
+    held: Callable[[], bool]
 
 
 class Fetcher:
     """The claiming service of a worker.
 
     Args:
-        free: tells the free slots.
+        free: tells the free slots, where there are no pools.
         begin: starts the attempts of what was claimed.
         held: what the worker's memory holds, for reconciliation: (id, claim id).
         batch: jobs in one claim at the most.
         reconcile_every: seconds between two comparisons of that with the store.
         apart: what runs in children; None where there are none.
+        pools: share the slots; None: there is nothing to share.
     """
 
     def __init__(
@@ -109,6 +116,7 @@ class Fetcher:
         reconcile_every: float,
         batch: int,
         apart: Apart | None = None,
+        pools: Pools | None = None,
     ) -> None:
         self._worker = worker
         self._queues = list(queues)
@@ -117,19 +125,21 @@ class Fetcher:
         self._workers = workers
         self._link = link
         self._rests = (*RESTS, longest_rest)
-        self._free = free
+        self._free = free if pools is None else pools.free
         self._begin = begin
         self._held = held
         self._clock = clock
         self._apart = apart
         self._apart_at = 0.0
-        self._gates = [gate for spec in catalog for gate in spec.gates]
-        if apart is None:
-            self._gates += [alone(gate) for gate in self._gates]  # better here than never
-        else:
-            self._gates = [gate for gate in self._gates if gate not in apart.gates]
-        self._rotation = Rotation(self._gates)
-        self._marks = Marks()
+        self._pools = pools
+        lines = [Line(Queue(0, tuple(queues)))] if pools is None else pools.lines
+        self._costs = [line.cost for line in lines]
+        self._streams = [
+            Stream(
+                worker=worker, queues=line.queue.names, gates=self._gates_of(line.cost), jobs=jobs, begin=begin, clock=clock
+            )
+            for line in lines
+        ]  # fmt: skip
         self._empty = 0
         self._idle = False
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
@@ -139,6 +149,13 @@ class Fetcher:
         self._reconcile_at = clock() + reconcile_every
         self.paused = False
 
+    def _gates_of(self, cost: int) -> list[int]:
+        """Of the tasks that take so many slots. Those that run apart are claimed by themselves."""
+        gates = [gate for spec in self._catalog if spec.cost == cost for gate in spec.gates]
+        if self._apart is None:
+            return gates + [alone(gate) for gate in gates]  # better here than never
+        return [gate for gate in gates if gate not in self._apart.gates]
+
     async def tick(self) -> float:
         """One claim. Returns how long to rest."""
         free = self._free()
@@ -146,7 +163,7 @@ class Fetcher:
             return 3600.0  # woken when a slot or a child is free
         async with self._link.use() as conn:
             # Also now and then: a claim that we gave up may be carried out by the server later.
-            if self._doubtful or self._clock() >= self._reconcile_at:
+            if self._in_doubt or self._clock() >= self._reconcile_at:
                 await self._reconcile(conn)
             began = await self._claim_apart(conn)
             if free <= 0:
@@ -170,15 +187,23 @@ class Fetcher:
 
     async def _claims_while_full(self, conn: "AsyncConnection[Any]", free: int) -> tuple[list[Claimed], int]:
         """In a flood the next claim is under way before the jobs of this one begin, so that server and worker work at once."""
-        want = min(free, self._batch)
-        rows = await self._claim(conn, want)
+        if self._pools is not None:
+            return await self._claims_by_turns(conn, self._pools)
+        want, claim = min(free, self._batch), self._streams[0].claim
+        rows = await claim(conn, want)
         for _ in range(CLAIMS_PER_ROUND):
             free = self._free()
             if len(rows) < want or self.paused or free <= 0:
                 break
             want = min(free, self._batch)
-            rows = await self._claim(conn, want)
+            rows = await claim(conn, want)
         return rows, want
+
+    async def _claims_by_turns(self, conn: "AsyncConnection[Any]", pools: Pools) -> tuple[list[Claimed], int]:
+        rows, more = await pools.claims(
+            conn, self._streams, everyone=self._idle, now=self._clock(), paused=lambda: self.paused
+        )  # fmt: skip
+        return rows, len(rows) + (not more)
 
     async def _claim_apart(self, conn: "AsyncConnection[Any]") -> list[Claimed]:
         apart = self._apart
@@ -186,11 +211,14 @@ class Fetcher:
             return []
         self._apart_at = self._clock() + APART_EVERY
         claim_id = new_id()
-        request = ClaimRequest(self._worker, claim_id, self._queues, [*apart.gates, *apart.suspects], apart.free())
+        gates = [*apart.gates, *apart.suspects]
+        if apart.held():
+            gates = [gate for gate in gates if gate not in apart.heavy]
+        request = ClaimRequest(self._worker, claim_id, self._queues, gates, apart.free())
         self._doubtful = True
         rows = await self._jobs.claim(conn, request)
         if rows:
-            self._begin(await self._with_payloads(conn, rows), claim_id)
+            self._begin(await self._streams[0].with_payloads(conn, rows), claim_id)
         self._doubtful = False
         return rows
 
@@ -200,7 +228,101 @@ class Fetcher:
         self._doubtful = True
         self._idle = False
 
-    async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
+    async def _say(self, conn: "AsyncConnection[Any]", *, idle: bool) -> None:
+        await arun(conn, self._workers.say_idle(self._worker, idle=idle))
+        self._idle = idle
+
+    @property
+    def _in_doubt(self) -> bool:
+        return self._doubtful or any(stream.doubtful for stream in self._streams)
+
+    async def reconcile(self) -> None:
+        """The same at the end of the worker, where an answer is in doubt."""
+        if self._in_doubt:
+            async with self._link.use() as conn:
+                await self._reconcile(conn)
+
+    async def _reconcile(self, conn: "AsyncConnection[Any]") -> None:
+        """Hand back, uncounted, what carries our claim ids but is not in our memory."""
+        held = self._held()  # read first: what ends while the store answers is no stray
+        stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in held]
+        if stray:
+            log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
+            await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
+        self._doubtful = False
+        for stream in self._streams:
+            stream.settle()
+        self._reconcile_at = self._clock() + self._reconcile_every
+
+    async def _discover(self, conn: "AsyncConnection[Any]") -> None:
+        """Learn gates of known tasks that another release declared with other resources."""
+        self._discover_at = self._clock() + DISCOVER_EVERY
+        for gate, task in (await self._jobs.gates(conn, self._queues)).items():
+            spec = self._catalog.get(task)
+            if spec is None or spec.executor == "process":
+                continue
+            if self._apart is not None and gate in (*self._apart.gates, *self._apart.suspects):
+                continue
+            for cost, stream in zip(self._costs, self._streams, strict=True):
+                if cost == spec.cost and not stream.knows(gate):
+                    stream.open(gate)
+
+
+class Stream:
+    """Claims for some gates of some queues, one after the other.
+
+    Args:
+        worker: who claims.
+        queues: where.
+        gates: open ones.
+        jobs: the store.
+        begin: starts the attempts of what was claimed.
+        clock: monotonic.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: UUID,
+        queues: Sequence[str],
+        gates: Sequence[int],
+        jobs: JobVerbs,
+        begin: Callable[[Sequence[Claimed], UUID], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._queues = list(queues)
+        self._gates = list(gates)
+        self._jobs = jobs
+        self._begin = begin
+        self._clock = clock
+        self._rotation = Rotation(self._gates)
+        self._marks = Marks()
+        self._doubtful = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether an answer was lost: rows may carry our claim ids without our knowing."""
+        return self._doubtful
+
+    def settle(self) -> None:
+        """It was looked after."""
+        self._doubtful = False
+
+    def knows(self, gate: int) -> bool:
+        """Whether a gate is open."""
+        return gate in self._gates
+
+    def open(self, gate: int) -> None:
+        """Open one more."""
+        self._gates.append(gate)
+
+    async def waits(self, conn: "AsyncConnection[Any]") -> bool:
+        """Whether any job is ready behind its gates."""
+        return not set(self._gates).isdisjoint(await self._jobs.gates(conn, self._queues))
+
+    async def claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
+        """Take up to `want` jobs and begin them."""
         lanes = self._marks.lanes(self._clock())
         rows: list[Claimed] = []
         for from_rank in self._rotation.ranks():
@@ -231,47 +353,14 @@ class Fetcher:
         now = self._clock()
         self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
         if rows:
-            self._begin(await self._with_payloads(conn, rows), claim_id)
+            self._begin(await self.with_payloads(conn, rows), claim_id)
         self._doubtful = False
         return rows
 
-    async def _with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:
+    async def with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:
+        """Add the arguments that stand apart."""
         apart = [row.id for row in rows if row.args is None]
         if not apart:
             return rows
         held = await self._jobs.payloads(conn, apart)
         return [row._replace(args=held.get(row.id)) if row.args is None else row for row in rows]
-
-    async def _say(self, conn: "AsyncConnection[Any]", *, idle: bool) -> None:
-        await arun(conn, self._workers.say_idle(self._worker, idle=idle))
-        self._idle = idle
-
-    async def reconcile(self) -> None:
-        """The same at the end of the worker, where an answer is in doubt."""
-        if self._doubtful:
-            async with self._link.use() as conn:
-                await self._reconcile(conn)
-
-    async def _reconcile(self, conn: "AsyncConnection[Any]") -> None:
-        """Hand back, uncounted, what carries our claim ids but is not in our memory."""
-        held = self._held()  # read first: what ends while the store answers is no stray
-        stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in held]
-        if stray:
-            log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
-            await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
-        self._doubtful = False
-        self._reconcile_at = self._clock() + self._reconcile_every
-
-    async def _discover(self, conn: "AsyncConnection[Any]") -> None:
-        """Learn gates of known tasks that another release declared with other resources."""
-        self._discover_at = self._clock() + DISCOVER_EVERY
-        for gate, task in (await self._jobs.gates(conn, self._queues)).items():
-            spec = self._catalog.get(task)
-            if (
-                spec is None
-                or gate in self._gates
-                or (self._apart is not None and gate in (*self._apart.gates, *self._apart.suspects))
-            ):
-                continue
-            if spec.executor != "process":
-                self._gates.append(gate)

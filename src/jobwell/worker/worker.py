@@ -6,6 +6,7 @@
 * heartbeat: renews the lease, passes wake-ups on, watches the loop
 * limits: stops what is over its time
 * orders: what operators tell: cancelled jobs, and to end
+* pools: the slots shared between queues, where there is something to share
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
@@ -46,6 +47,7 @@ from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
+from jobwell.worker.pools import PoolsLoop, pools_of
 from jobwell.worker.start import Start
 from jobwell.worker.watch import Watch
 
@@ -63,8 +65,8 @@ class Worker:
 
     Args:
         app: with its tasks loaded.
-        queues: which to serve (default: the settings', then all that the app declares).
-        slots: jobs at once.
+        queues: which to serve (default: the settings', then all that the app declares; with pools they name them).
+        slots: jobs at once (default: the settings'; with pools theirs together).
         id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
         fit: checks tables and server before anything is promised; its errors end the start, but for StoreUnavailable.
     """
@@ -80,8 +82,9 @@ class Worker:
     ) -> None:
         settings = app.settings
         self.id = id or new_id()
-        self.queues = tuple(queues) or settings.queues or app.queues
-        self.slots = slots or settings.slots
+        pools = self._pools = pools_of(app, queues=queues, slots=slots, now=self._now)
+        self.queues = tuple(queues) or settings.queues or app.queues if pools is None else pools.queues
+        self.slots = slots or settings.slots if pools is None else pools.peak
         self._batch = max(1, self.slots // 4, min(self.slots // 2, BATCH))
         self._fit = fit
         self._app = app
@@ -185,12 +188,14 @@ class Worker:
         )
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,
-            began=hub.started if hub.wants(JobStarted) else None,
+            began=hub.started if hub.wants(JobStarted) else None, taken=self._pools,
         )  # fmt: skip
         self._finisher = Finisher(
             self._jobs, self._ends, largest=self._batch, stored=attempts.stored, soon=self._wake_due,
             told=hub.ended if hub.wants(*OUTCOMES) else None, begun=self._wake_fetcher,
         )  # fmt: skip
+        if self._pools is not None:
+            self._pools.finisher = self._finisher
         self._heartbeat = self._make_heartbeat()
         self._start = Start(
             database, self.id, catalog=self._app.catalog, queues=self.queues, slots=self.slots,
@@ -205,7 +210,7 @@ class Worker:
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=attempts.begin, held=attempts.pairs,
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch,
-            apart=what_runs_apart(self._app.catalog, self._children, lambda: attempts.apart),
+            apart=what_runs_apart(self._app.catalog, self._children, lambda: attempts.apart, self._pools), pools=self._pools,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         rescue = self._rescue = Rescue(
@@ -228,6 +233,9 @@ class Worker:
             make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
             make("threads", self._watch_threads),
         ]  # fmt: skip
+        if self._pools is not None:
+            shared = PoolsLoop(self._pools, self._claims, self._workers, self.id, self._wake_fetcher)
+            self._loops.append(make("pools", shared.tick, vital=False))
 
     def _loop(
         self,
@@ -246,7 +254,7 @@ class Worker:
         )  # fmt: skip
         self._echo = Echo(self._claims, self._workers, self.id, watch.on_loop)
         return Heartbeat(
-            self._database, self._workers, self.id, busy=lambda: len(self._attempts),
+            self._database, self._workers, self.id, busy=self._busy,
             wake=lambda: watch.on_loop(self._wake_fetcher), lost=lambda why: watch.tell(self._lease_lost, why),
             watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll),
         )  # fmt: skip
@@ -269,6 +277,9 @@ class Worker:
     def _now(self) -> datetime:
         """The database's time, as far as the last heartbeat told."""
         return datetime.now(UTC) + self._heartbeat.skew
+
+    def _busy(self) -> int:
+        return len(self._attempts) if self._pools is None else self._pools.busy + self._attempts.apart
 
     def _free(self) -> int:
         free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending

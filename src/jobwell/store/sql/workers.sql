@@ -39,7 +39,7 @@ select jobwell.rescue(:limit::integer, :bound::integer);
 
 -- name: list
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
-       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups
+       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups, pools, held
 from jobwell.workers order by state, started_at limit :limit;
 
 -- name: forget
@@ -49,7 +49,7 @@ delete from jobwell.workers w where state = 'dead' and lease_until < jobwell.now
 
 -- name: find
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
-       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups
+       extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups, pools, held
 from jobwell.workers where name = :typed or (length(:beginning) >= 4 and starts_with(replace(id::text, '-', ''), :beginning))
 order by started_at limit 2;
 
@@ -63,6 +63,9 @@ select jobwell.suspect(:worker, :how, :bound::integer);
 
 -- name: keeps_children
 update jobwell.workers set children = :children where id = :id;
+
+-- name: pools
+update jobwell.workers set pools = :pools::json, slots = :slots, held = :held where id = :id;
 
 -- name: renew_for
 update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease) where id = :id and state <> 'dead';

@@ -143,6 +143,11 @@ class Settings:
         return self.database_url
 
     @property
+    def all_slots(self) -> int:
+        """Slots of a process: as they are set, or those of its pools together at the most."""
+        return pools.peak(self.pools) if self.pools and "slots" not in self.origins else self.slots
+
+    @property
     def beat(self) -> float:
         """Seconds between two renewals of the lease: three may fail before it ends."""
         return self.lease / 4

@@ -25,7 +25,8 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
 
     A worker renews its lease every few seconds (a quarter of the setting `lease`); one that is silent for longer than its lease
     is dead, and its jobs are taken back. Dead ones stay in the list for a day. 'wakeups' says whether it is told of new work
-    (notify) or looks for it (poll).
+    (notify) or looks for it (poll). 'pools' has slots taken of slots now, and the most with borrowed ones; 'held' says why heavy
+    tasks are not begun.
 
     \b
     Examples:
@@ -44,9 +45,11 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
     else:
         for row in rows:
             row.update(
-                up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"])
-            )
-        table("", rows, COLUMNS, "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
+                up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"]),
+                pools=pools_told(row["pools"]),
+            )  # fmt: skip
+        more = [name for name in ("pools", "held") if any(row[name] for row in rows)]
+        table("", rows, (*COLUMNS, *more), "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
     return 0
 
 
@@ -72,15 +75,27 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     if output == "json":
         json_out(found)
         return 0
-    runs = found.pop("runs")
+    runs, pools = found.pop("runs"), found["pools"] or []
     names = ("id", "name", "host", "pid", "version", "state", "queues", "tasks", "wakeups", "started_at")
+    held = [("held", found["held"])] if found["held"] else []
     facts([*((name, found[name]) for name in names), ("up", age(found["up"])), ("silent", age(found["silent"])),
-           ("busy", f"{found['busy']} of {found['slots']} slots")])  # fmt: skip
+           ("busy", f"{found['busy']} of {found['slots']} slots"), *held])  # fmt: skip
     console().print()
+    if pools:
+        table("Pools", pools, ("name", "queues", "order", "busy", "slots", "most", "least"), "")
+        console().print()
     for row in runs:
         row["for"] = age(row["seconds"])
     table("Runs now", runs, ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "for"), "It runs nothing now.")
     return 0
+
+
+def pools_told(pools: list[dict[str, Any]] | None) -> str:
+    """Slots taken of slots now, by pool."""
+    return ", ".join(
+        f"{pool['name']} {pool['busy']}/{pool['slots']}" + (f"..{pool['most']}" if pool["most"] > pool["slots"] else "")
+        for pool in pools or ()
+    )
 
 
 def _ending(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -164,7 +164,7 @@ def parse(text: str) -> tuple[Pool, ...]:
     Raises:
         SettingsError: it cannot be read, with the form that can.
     """
-    plain = text.replace("–", "-").replace("→", "=").replace("->", "=")
+    plain = text.replace("–", "-").replace("→", "=")
     return tuple(_one(part) for part in _SIGNS.sub(r"\1\2", plain).split())
 
 

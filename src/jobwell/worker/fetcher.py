@@ -30,6 +30,7 @@ APART_EVERY = 1.0  # seconds between two looks for suspects; for declared proces
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
 CLAIMS_PER_ROUND = 8
+FLOOD = 0.05  # seconds since a claim got all that it wanted
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
 
 
@@ -132,6 +133,7 @@ class Fetcher:
         self._apart = apart
         self._apart_at = 0.0
         self._pools = pools
+        self._flood_at = -FLOOD
         lines = [Line(Queue(0, tuple(queues)))] if pools is None else pools.lines
         self._costs = [line.cost for line in lines]
         self._streams = [
@@ -169,6 +171,8 @@ class Fetcher:
             if free <= 0:
                 return 0.0 if began else APART_EVERY
             rows, want = await self._claims_while_full(conn, free)
+            if want == 0:
+                return self._rests[1]
             rows = rows or began
             if len(rows) >= want:
                 if self._idle:
@@ -200,10 +204,13 @@ class Fetcher:
         return rows, want
 
     async def _claims_by_turns(self, conn: "AsyncConnection[Any]", pools: Pools) -> tuple[list[Claimed], int]:
-        rows, more = await pools.claims(
-            conn, self._streams, everyone=self._idle, now=self._clock(), paused=lambda: self.paused
-        )  # fmt: skip
-        return rows, len(rows) + (not more)
+        """The same for several streams. Returns 0 for what was wanted where nobody could be asked."""
+        now = self._clock()
+        calm = self._idle and now - self._flood_at > FLOOD  # beside a flood those that have nothing are not asked at each round
+        found = await pools.claims(conn, self._streams, everyone=calm, now=now, paused=lambda: self.paused)
+        if found.flood:
+            self._flood_at = now
+        return found.rows, len(found.rows) + found.short if found.asked else 0
 
     async def _claim_apart(self, conn: "AsyncConnection[Any]") -> list[Claimed]:
         apart = self._apart

@@ -5,6 +5,7 @@ Made only where there is something to share: pools, tasks with a cost, or a limi
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -41,6 +42,23 @@ class Source(Protocol):
 
     async def waits(self, conn: "AsyncConnection[Any]") -> bool:
         """Whether any job is ready."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """What a round of claims brought.
+
+    Attributes:
+        rows: of the last claim that found any.
+        asked: whether anybody could be asked.
+        flood: whether a claim got all that it wanted.
+        short: whether a line that has room has fewer jobs than that.
+    """
+
+    rows: list[Claimed]
+    asked: bool = False
+    flood: bool = False
+    short: bool = False
 
 
 class Pools:
@@ -171,8 +189,8 @@ class Pools:
 
     async def claims(
         self, conn: "AsyncConnection[Any]", sources: Sequence[Source], *, everyone: bool, now: float, paused: Callable[[], bool]
-    ) -> tuple[list[Claimed], bool]:
-        """A round of claims. Returns what was claimed last, and whether there may be more.
+    ) -> Claims:
+        """A round of claims.
 
         Args:
             conn: to claim on.
@@ -182,11 +200,12 @@ class Pools:
             paused: tells whether to stop.
         """
         turns = Round(self.lines, everyone, self.heavy, now)
-        found: list[Claimed] = []
+        found = Claims([])
         for _ in range(CLAIMS_PER_ROUND):
             turn = None if paused() else turns.next(self.shares(), self.rooms(), self._used)
             if turn is None:
-                return found, False
+                break
+            found.asked = True
             line, source = turn.line, sources[self.lines.index(turn.line)]
             if not turn.slots:
                 turns.saw(line, ready=await source.waits(conn))
@@ -195,8 +214,12 @@ class Pools:
             want = max(1, min(turn.slots, batch_of(max(share.own, share.most))) // line.cost)
             rows = await source.claim(conn, want)
             turns.claimed(line, want, len(rows))
-            found = rows or found
-        return found, bool(found)
+            found.rows = rows or found.rows
+            found.flood = found.flood or len(rows) >= want
+            found.short = found.short or len(rows) < want
+        rooms = self.rooms()
+        found.short = found.short or any(line.empty for line in self.lines if rooms[line.pool].most > 0)
+        return found
 
     # --- what people see -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jobwell import App, DeclarationError, Pool, SettingsError
+from jobwell.core.pools import parse
 from jobwell.core.size import MemoryLimit
 from jobwell.core.why import explain
 from jobwell.store import why
@@ -197,6 +198,30 @@ async def test_the_night_begins_and_ends_without_a_restart_and_kills_nothing(app
         await auntil(lambda: stage.now["bulk"] == 1)
         stage.open |= {"bulk"}
         await desk.settled()
+
+
+@pytest.mark.parametrize(
+    ("tables", "room", "total"),
+    [
+        ("fast=critical:20 heavy=bulk:16;06:00-22:00=2;zone=UTC", 20, 36),  # its door is open though others still end
+        ("fast=critical:4;06:00-22:00=20;zone=UTC heavy=bulk:16;06:00-22:00=2;zone=UTC", 6, 22),  # never more than there were
+    ],
+)
+def test_what_a_pool_has_lost_to_its_table_and_still_uses_takes_nothing_from_others(tables: str, room: int, total: int) -> None:
+    clock = datetime(2026, 1, 15, 5, 59, tzinfo=UTC)
+    pools = Pools(parse(tables), [("critical",), ("bulk",)], slots=None, costs={1}, now=lambda: clock, memory=None)
+    pools.refresh()
+    pools._used = [0, 16]
+    assert pools.rooms()[1].most == 0
+    clock = datetime(2026, 1, 15, 6, 0, tzinfo=UTC)
+    assert pools.refresh()
+    assert [each.most for each in pools.rooms()] == [room, 0]
+    assert pools.total == total
+    pools._used = [0, 3]
+    assert [each.most for each in pools.rooms()] == [min(20, pools.total - 3), 0]
+    pools._used = [0, 1]
+    assert [each.most for each in pools.rooms()] == [20, 1]
+    assert pools.total == 22
 
 
 # --- costs -----------------------------------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ class Pools:
         self._now = now
         self.memory = memory
         self._used = [0] * len(pools)
+        self.peak = slots or peak(pools)  # the most slots that there are at any time of the day
+        self._over = [0] * len(pools)  # slots used beyond what a time table gives now
         self._place = {queue: at for at, names in enumerate(queues) for queue in names}
         self.lines = [
             Line(queue, cost)
@@ -119,11 +121,6 @@ class Pools:
         return tuple(queue for names in self._queues for queue in names)
 
     @property
-    def peak(self) -> int:
-        """The most slots that there are at any time of the day."""
-        return self._slots or peak(self._pools)
-
-    @property
     def busy(self) -> int:
         """Slots taken, in all."""
         return sum(self._used)
@@ -141,8 +138,12 @@ class Pools:
 
     @property
     def total(self) -> int:
-        """Slots of the process, now."""
-        return self._slots or sum(share.own for share in self.shares())
+        """Slots of the process, now. What a pool has lost to its time table and still uses takes nothing from the others."""
+        if self._slots:
+            return self._slots
+        shares = self.shares()
+        self._over = [min(over, _above(share, used)) for over, share, used in zip(self._over, shares, self._used, strict=True)]
+        return min(self.peak, sum(share.own for share in shares) + sum(self._over))
 
     @property
     def heavy(self) -> bool:
@@ -159,6 +160,7 @@ class Pools:
             if share != before:
                 log.info("pool %s has %d slot(s) now, with borrowed ones %d", pool.name, share.own, share.most)
         self._shares = shares
+        self._over = [_above(share, used) for share, used in zip(shares, self._used, strict=True)]
         return True
 
     def used(self) -> list[int]:
@@ -233,7 +235,11 @@ class Pools:
             }
             for pool, queues, share, used, room in zip(self._pools, self._queues, self.shares(), self._used, found, strict=True)
         ]  # fmt: skip
-        return {"pools": pools if self.named else None, "slots": self.total, "held": "" if self.heavy else self._held()}
+        return {
+            "pools": pools if self.named else None,
+            "slots": self._slots or sum(share.own for share in self.shares()),
+            "held": "" if self.heavy else self._held(),
+        }
 
     def _held(self) -> str:
         return "" if self.memory is None else self.memory.said
@@ -330,6 +336,10 @@ def check_costs(pools: Sequence[Pool], queues: Sequence[Sequence[str]], catalog:
 def cost_of(attempt: Attempt) -> int:
     """Slots that it takes; in a child process none."""
     return 0 if attempt.apart else 1 if attempt.spec is None else attempt.spec.cost
+
+
+def _above(share: Share, used: int) -> int:
+    return max(0, used - max(share.own, share.most))
 
 
 def batch_of(slots: int) -> int:

@@ -235,14 +235,8 @@ class Pools:
             }
             for pool, queues, share, used, room in zip(self._pools, self._queues, self.shares(), self._used, found, strict=True)
         ]  # fmt: skip
-        return {
-            "pools": pools if self.named else None,
-            "slots": self._slots or sum(share.own for share in self.shares()),
-            "held": "" if self.heavy else self._held(),
-        }
-
-    def _held(self) -> str:
-        return "" if self.memory is None else self.memory.said
+        slots = self._slots or sum(share.own for share in self.shares())
+        return {"pools": pools if self.named else None, "slots": slots, "held": "" if self.memory is None else self.memory.said}
 
     async def publish(self, link: Link, workers: WorkerVerbs, worker: UUID) -> None:
         """Tell the store what has changed."""

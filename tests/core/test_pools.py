@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobwell import Pool, SettingsError
@@ -65,6 +65,7 @@ def pools(draw: st.DrawFn) -> Pool:
     )  # fmt: skip
 
 
+@settings(max_examples=30)
 @given(pools())
 def test_every_pool_can_be_written_and_read(pool: Pool) -> None:
     assert parse(str(pool)) == (pool,)

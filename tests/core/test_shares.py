@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobwell.core.shares import LOOK_EVERY, Line, Queue, Room, Round, Share, rooms
@@ -124,6 +124,7 @@ def one_pool(slots: int, *lines: Line, jobs: Sequence[int], seconds: Callable[[i
     return World([Share(slots, slots, slots)], list(lines), slots, dict(enumerate(jobs)), seconds)
 
 
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(1, 30), st.integers(0, 2**16))
 def test_long_run_shares_follow_weights_within_a_tenth(weights: list[int], slots: int, seed: int) -> None:
     chance = random.Random(seed)
@@ -156,6 +157,7 @@ def test_strict_queues_are_served_in_their_order() -> None:
     assert list(world.order) == sorted(world.order)
 
 
+@settings(max_examples=20)
 @given(st.integers(2, 12), st.integers(1, 24), st.integers(0, 2**16))
 def test_a_job_of_several_slots_is_not_starved_by_others(cost: int, more: int, seed: int) -> None:
     """Each slot that falls free would do for one of the 1,000,000 light jobs."""
@@ -228,6 +230,18 @@ def test_one_below_its_own_goes_before_one_that_borrows() -> None:
     world.step()
     world.turn()
     assert world.used == [20, 4]
+
+
+def test_one_whose_jobs_end_at_once_leaves_the_others_their_turns() -> None:
+    shares, lines = [Share(20, 10, 20), Share(4, 2, 4)], [Line(Queue(0, ("flood",))), Line(Queue(1, ("long",)))]
+    turns = Round(lines, everyone=True, heavy=True, now=0.0)
+    used, had = [0, 2], []
+    for _ in range(6):
+        turn = turns.next(shares, rooms(shares, used, 24), used)
+        assert turn is not None
+        had.append(turn.line.pool)
+        turns.claimed(turn.line, 1, 1)  # and it has ended
+    assert had == [0, 1] * 3
 
 
 def test_slots_that_one_gathers_are_lent_to_nobody() -> None:

@@ -7,6 +7,7 @@
   with the others. When the turn is theirs and too few slots are free, the pool begins nothing else until they are.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -115,6 +116,7 @@ class Round:
     heavy: bool
     now: float
     _done: set[int] = field(default_factory=set)
+    _turns: Counter[int] = field(default_factory=Counter)
 
     def next(self, shares: Sequence[Share], found: Sequence[Room], used: Sequence[int]) -> Turn | None:
         """The next one; None: nobody can begin anything now.
@@ -125,12 +127,17 @@ class Round:
             used: slots that its jobs have.
         """
         gathering = {line.pool for line in self.lines if self._gathers(line)}
-        for pool in sorted(range(len(shares)), key=lambda pool: (found[pool].own <= 0, _fullness(shares[pool], used[pool]))):
+
+        def order(pool: int) -> tuple[bool, int, float]:  # one whose jobs end at once is never full: others have their turns too
+            return found[pool].own <= 0, self._turns[pool], _fullness(shares[pool], used[pool])
+
+        for pool in sorted(range(len(shares)), key=order):
             room = found[pool]
             if room.most <= 0 or (room.own <= 0 and gathering - {pool}):  # what is gathered is lent to nobody
                 continue
             turn = self._within(pool, shares[pool], room)
             if turn is not None:
+                self._turns[pool] += 1
                 return turn
         return None
 

@@ -64,5 +64,5 @@ def text(size: int) -> str:
     """Bytes for people, exact where it is a whole number of a unit."""
     for unit in ("GB", "MB", "KB"):
         if size >= UNITS[unit]:
-            return f"{round(size / UNITS[unit], 1):g}{unit}"
+            return f"{size / UNITS[unit]:.1f}".removesuffix(".0") + unit
     return f"{size}B"

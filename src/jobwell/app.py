@@ -18,6 +18,8 @@ from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError
 from jobwell.core.job import NewJob
+from jobwell.core.limiting import Limiting
+from jobwell.core.limits import Limit, Rates
 from jobwell.core.retry import RetryRule
 from jobwell.core.size import Size
 from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
@@ -85,15 +87,18 @@ class Tasks:
         on_lost: OnLost = "retry",
         on_lease_lost: OnLeaseLost = "stop",
         cost: int = 1,
-        dedup: Any = None,
         resources: Iterable[str] = (),
+        concurrency: int | None = None,
+        rate: Rates | None = None,
+        limits: Iterable[Limit] = (),
+        dedup: Any = None,
     ) -> Decorator: ...
-    def task(self, fn: Any = None, /, *, dedup: Any = None, resources: Iterable[str] = (), **options: Any) -> Any:
+    def task(self, fn: Any = None, /, *, dedup: Any = None, **options: Any) -> Any:
         """Declare a task with its whole contract. An async function runs on the worker's loop, a plain one on a thread.
 
         Args:
             fn: the function, where the decorator stands without brackets.
-            **options: all of the following but the last two.
+            **options: all of the following but the last.
             name: how jobs name it (default: `module.function`; better chosen, since stored jobs outlive a rename).
             queue: one of the declared queues.
             priority: -100 to 100, higher first within its queue.
@@ -121,17 +126,17 @@ class Tasks:
                 it soon), "finish" gives it the grace; its outcome counts only if nobody else has the job.
             cost: slots of its worker that a job takes: 4 for one that is as heavy as four others. Not in a process, which takes a
                 child and no slot.
+            resources: names of what it uses (`app.resource`): a limit or a hold on one of them counts for all tasks that name it.
+            concurrency: jobs of it at once, in the whole fleet.
+            rate: how often it may start: "10/s", or several windows: ("10/s", "1000/h").
+            limits: more of them, or for each host, process or tenant: `Limit(concurrency=2, per="tenant")`.
             dedup: not available in this release; anything but None is refused.
-            resources: not available in this release; anything but () is refused.
 
         Raises:
             DeclarationError: at import, with what would be right.
         """
-        for option, given in (("dedup", dedup), ("resources", tuple(resources))):
-            if given:
-                raise DeclarationError(
-                    f"{option}={given!r}: {option} is not available in this release; it is not ignored in silence"
-                )
+        if dedup is not None:
+            raise DeclarationError(f"dedup={dedup!r}: dedup is not available in this release; it is not ignored in silence")
 
         def decorate(function: Any) -> Any:
             spec = declare(function, **options)
@@ -146,7 +151,7 @@ class Tasks:
         self.catalog.add(spec)
 
 
-class App(Tasks, Asking):
+class App(Tasks, Limiting, Asking):
     """An application: settings, queues, catalog and client. Light to make; it connects at the first enqueue.
 
     Args:
@@ -170,7 +175,8 @@ class App(Tasks, Asking):
         middleware: Iterable[Any] = (),
         **settings: Any,
     ) -> None:
-        super().__init__()
+        Tasks.__init__(self)
+        Limiting.__init__(self)
         self._given = {"database_url": database_url, **settings}
         self.overridden: dict[str, Any] = {}
         self.settings: Settings = setting.load(self._given)

@@ -125,6 +125,8 @@ async def test_who_has_just_come_gives_nobody_up_for_a_lease(app: App, acts: Act
     )
     handle = acts.act.enqueue("ok")
     run_by(desk, silent(desk), handle)
+    clock.now += 100  # so long the start waited for the store, and others may still wait
+    await rescue.tick()
     clock.now += 9.9
     await rescue.tick()
     assert desk.state(handle) == "running"
@@ -140,6 +142,7 @@ async def test_who_is_about_to_lose_its_own_lease_gives_nobody_up(app: App, acts
     rescue = Rescue(
         WorkerVerbs(app.database.statements), link, silent(desk), every=1.0, lease=10.0, clock=clock, rescued=lambda: None
     )
+    await rescue.tick()
     clock.now += 100
     handle = acts.act.enqueue("ok")
     run_by(desk, silent(desk), handle)

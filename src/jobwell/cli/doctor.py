@@ -62,6 +62,7 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
         settings.url  # noqa: B018  raises where none is set
         database = Database(settings)
         with database.connect("doctor") as conn, database.telling():
+            server["host"] = f"{conn.info.host}:{conn.info.port}"
             server.update(run(conn, _facts(database)))
             _judge(server, wrong, hints)
             path = probe(database)
@@ -78,7 +79,8 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
 def _facts(database: Any) -> Any:
     rows = yield database.statements("server.facts")
     names = (
-        "version", "version_text", "fsync", "synchronous_commit", "max_connections", "shared_buffers", "encoding", "autovacuum",
+        "version", "version_text", "fsync", "synchronous_commit", "synchronous_standby_names", "max_connections",
+        "shared_buffers", "encoding", "autovacuum",
         "idle_in_transaction_session_timeout", "replica", "database", "user", "may_create",
         "isolation", "read_only", "epoch",
     )  # fmt: skip
@@ -109,6 +111,10 @@ def _judge(server: dict[str, Any], wrong: list[str], hints: list[str]) -> None:
         (
             server["synchronous_commit"] == "off",
             "synchronous_commit is off: a crash of the server can lose jobs accepted in the last fraction of a second",
+        ),
+        (
+            server["synchronous_commit"] == "local" and server["synchronous_standby_names"] != "",
+            "synchronous_commit is local: no commit waits for a standby, so a fail-over can lose jobs that were accepted",
         ),
         (
             server["connections"] > 0.8 * server["max_connections"],

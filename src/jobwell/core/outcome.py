@@ -138,10 +138,15 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Handed back as ready, uncounted: shutdown, or an attempt that never began."""
+    """Handed back as ready, uncounted: shutdown, or an attempt that never began.
+
+    Attributes:
+        begun: whether its code was begun; if not, rates give back what was charged for it.
+    """
 
     cause: str
     delay: float = 0.0
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ from jobwell.core import retry as retry_rules
 from jobwell.core.duration import Duration, seconds
 from jobwell.core.errors import DeclarationError
 from jobwell.core.ids import gate_of
+from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
 from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
 from jobwell.core.signature import Signature
 from jobwell.core.size import Size, size
 
 STANDARD_QUEUES: Final = ("critical", "notifications", "default", "bulk", "reports")
 Executor = Literal["async", "thread", "process"]
+Busy = Literal["wait", "skip"]
 OnLost = Literal["retry", "fail"]
 OnLeaseLost = Literal["stop", "finish"]
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
@@ -33,17 +35,32 @@ class Lock:
 
     Args:
         by: names of parameters.
+        busy: what becomes of a job whose key is held: "wait" (the default), or "skip": it is cancelled by whoever looks for work
+            next, with a note that names the holder.
+        ordered: a job that is tried again, or snoozes, is not passed by later ones of its key. Oldest first means by the time of
+            enqueue then.
+        rate: how often per key: "1/min", or several windows.
 
     Guarantee: a unique index holds it, fleet-wide; a job that waits uses no slot and no attempt. Order between the
     waiting ones is oldest first. If the holder's worker dies, the key is free when its job is rescued.
+
+    Raises:
+        DeclarationError: it names no parameter, or a value is unknown.
     """
 
     by: tuple[str, ...]
+    busy: Busy
+    ordered: bool
+    rates: tuple[Rate, ...]
 
-    def __init__(self, *by: str) -> None:
+    def __init__(self, *by: str, busy: Busy = "wait", ordered: bool = False, rate: Rates | None = None) -> None:
         if not by:
             raise DeclarationError("Lock() needs the name of at least one parameter, such as Lock('employee_id')")
+        _one_of(busy, ("wait", "skip"), "Lock: busy")
         object.__setattr__(self, "by", by)
+        object.__setattr__(self, "busy", busy)
+        object.__setattr__(self, "ordered", bool(ordered))
+        object.__setattr__(self, "rates", rates(rate))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +69,8 @@ class TaskSpec:
 
     Attributes:
         coroutine: whether it is an async function.
+        resources: what it uses; a limit or a hold on one of them is one on it.
+        limits: on it.
         memory: bytes that its child may hold; only in a process.
         aliases: names that it had before; jobs stored under them are its own.
         version: of its payload.
@@ -84,6 +103,8 @@ class TaskSpec:
     on_lost: OnLost = "retry"
     on_lease_lost: OnLeaseLost = "stop"
     cost: int = 1
+    resources: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     @property
     def heavy(self) -> bool:
@@ -92,8 +113,9 @@ class TaskSpec:
 
     @property
     def gates(self) -> tuple[int, ...]:
-        """Of its name and of those that it had before."""
-        return (self.gate, *(gate_of(alias) for alias in self.aliases))
+        """Of its name and of those that it had before, also as they were before it named resources."""
+        names = (self.name, *self.aliases)
+        return tuple(dict.fromkeys(gate_of(name, used) for used in (self.resources, ()) for name in names))
 
 
 def rank_of(priority: int, who: str = "") -> int:
@@ -129,6 +151,10 @@ def declare(
     on_lost: OnLost = "retry",
     on_lease_lost: OnLeaseLost = "stop",
     cost: int = 1,
+    resources: Iterable[str] = (),
+    concurrency: int | None = None,
+    rate: Rates | None = None,
+    limits: Iterable[Limit] = (),
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -149,15 +175,18 @@ def declare(
     chosen = _executor(fn, executor, who)
     if memory is not None and chosen != "process":
         raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
+    used = _resources(resources, who)
     return TaskSpec(
         name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant, lock=lock,
-        executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name), aliases=_former(name, aliases, who),
+        executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name, used), aliases=_former(name, aliases, who),
         memory=None if memory is None else size(memory, f"{who}memory"),
         version=version, upgrades=_upgrades(version, upgrades or {}, who),
         result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who), keep_result=keep_result,
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
-        on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"), cost=_cost(cost, chosen, who),
+        on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
+        resources=used, limits=_limits(name, concurrency, rate, limits, who),
+        cost=_cost(cost, chosen, who),
     )  # fmt: skip
 
 
@@ -173,6 +202,35 @@ def _one_of(value: Any, allowed: tuple[str, str], name: str) -> Any:
     if value not in allowed:
         raise DeclarationError(f"{name}={value!r} must be {allowed[0]!r} or {allowed[1]!r}")
     return value
+
+
+def _limits(name: str, concurrency: int | None, rate: Rates | None, more: Iterable[Limit], who: str) -> tuple[Limit, ...]:
+    try:
+        found = given(concurrency, rate, more)
+        declared("task", name, found)
+    except DeclarationError as error:
+        raise DeclarationError(f"{who}{error.message}") from None
+    return found
+
+
+def _resources(names: Iterable[str], who: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise DeclarationError(f"{who}resources={names!r} must be a tuple of names; write resources=({names!r},)")
+    used = tuple(sorted(set(names)))
+    for name in used:
+        check_name(name, f"{who}resource")
+    return used
+
+
+def check_name(name: Any, what: str) -> str:
+    """Refuse what is no name.
+
+    Raises:
+        DeclarationError: with what would be right.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DeclarationError(f"{what} {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
+    return name
 
 
 def _check_parameters(fn: Callable[..., Any], signature: Signature, tenant: str | None, lock: Lock | None, who: str) -> None:
@@ -214,8 +272,7 @@ def declare_queues(more: Iterable[str]) -> tuple[str, ...]:
     """
     names = tuple(dict.fromkeys((*STANDARD_QUEUES, *more)))
     for name in names:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise DeclarationError(f"queue name {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
+        check_name(name, "queue name")
     return names
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -39,6 +40,18 @@ class Claimed(NamedTuple):
     ready_us: int
     lanes: int
     reads: int
+
+
+class Batch(list[Claimed]):
+    """What one claim gave.
+
+    Attributes:
+        end: where the walk ended, as a row without a job: with limits the lanes are in no order in which rows could tell it.
+        again: seconds after which it is worth while to ask again: a rate lets the next one in then. None: nothing says so.
+    """
+
+    end: Claimed | None = None
+    again: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +120,7 @@ class JobVerbs:
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
 
-    async def claim(self, conn: "AsyncConnection[Any]", request: ClaimRequest) -> list[Claimed]:
+    async def claim(self, conn: "AsyncConnection[Any]", request: ClaimRequest) -> Batch:
         """Take up to `want` ready jobs. The claim id is on every row that was taken, also when the answer is lost."""
         cursor = await self._cursor(conn).execute(
             self._statements["jobs.claim"],
@@ -117,7 +130,12 @@ class JobVerbs:
                 "after_tenant": request.after_tenant, "bytes": CLAIM_BYTES, "lanes": _lanes(request),
             },
         )  # fmt: skip
-        return [Claimed._make(row) for row in await cursor.fetchall()]
+        batch = Batch(map(Claimed._make, await cursor.fetchall()))
+        if batch and batch[-1].id is None:
+            last = batch.pop()
+            batch.end = last if last.lanes else None
+            batch.again = last.remaining if last.remaining is not None and isfinite(last.remaining) else None
+        return batch
 
     async def payloads(self, conn: "AsyncConnection[Any]", ids: Sequence[UUID]) -> dict[UUID, str]:
         """Arguments that stand apart."""
@@ -183,6 +201,14 @@ class JobVerbs:
             for job, claim, end in ends
         ]  # fmt: skip
         return await self._settle(conn, "jobs.postpone", given)
+
+    async def unstarted(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Released]]) -> set[UUID]:
+        """As `postpone`, of jobs whose code was not begun: rates give back what was charged for them."""
+        given = [
+            {"id": str(job), "claim_id": str(claim), "delay": end.delay, "outcome": "released", "message": end.cause}
+            for job, claim, end in ends
+        ]
+        return await self._settle(conn, "jobs.unstarted", given)
 
     async def cancelled(self, conn: "AsyncConnection[Any]", ends: Iterable[tuple[UUID, UUID, Cancelled]]) -> set[UUID]:
         """Stopped as it was asked. Returns the ids that were no longer the caller's."""

@@ -178,7 +178,7 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
         return _again(attempt, Failure("MemoryLimit", str(error), kind="unknown"), None, now)
     except CannotStart as error:
         log.error("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, error)  # noqa: TRY400  it says all
-        return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY)
+        return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY, begun=False)
     return timed_out(attempt, now) if attempt.stopped == "timeout" else outcome
 
 
@@ -191,7 +191,7 @@ def _open(attempt: Attempt) -> Outcome | None:
     job, spec = attempt.job, attempt.spec
     correlation.inherit(job)
     if spec is None:
-        return Released(f"this worker does not know the task {job.task!r}", UNKNOWN_DELAY)
+        return Released(f"this worker does not know the task {job.task!r}", UNKNOWN_DELAY, begun=False)
     if job.remaining is not None and job.remaining <= 0:
         return Failed(Reason.DEADLINE, OVERDUE, counts=False)
     if job.args is None and job.bytes:
@@ -216,7 +216,7 @@ def _too_new(attempt: Attempt, version: int, known: int) -> Outcome:
     if attempt.job.postponements >= TOO_NEW_BOUND:
         return Failed(Reason.UNSUPPORTED, Failure("TooNew", f"{told}; nobody who knows it has come"), counts=False)
     log.warning("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, told)
-    return Released(told, UNKNOWN_DELAY)
+    return Released(told, UNKNOWN_DELAY, begun=False)
 
 
 def _upgraded(spec: TaskSpec, version: int, stored: str) -> dict[str, Any]:

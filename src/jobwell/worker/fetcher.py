@@ -18,7 +18,7 @@ from jobwell.core.ids import alone, new_id
 from jobwell.core.marks import Lane, Mark, Marks
 from jobwell.core.outcome import Released
 from jobwell.core.shares import Line, Queue
-from jobwell.store.jobs import FIRST_GATE, Claimed, ClaimRequest, JobVerbs
+from jobwell.store.jobs import FIRST_GATE, Batch, Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
@@ -30,6 +30,8 @@ APART_EVERY = 1.0  # seconds between two looks for suspects; for declared proces
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
 LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
 CLAIMS_PER_ROUND = 8
+AGAIN = 3600.0  # seconds: nothing says that it is worth while to ask sooner
+LAST = "\U0010ffff"  # sorts behind every name
 FLOOD = 0.05  # seconds since a claim got all that it wanted
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
 
@@ -58,14 +60,31 @@ class Rotation:
             return (0,)
         return tuple(dict.fromkeys((max(self._low, self._top + 1), self._top + 1, 0)))
 
-    def learn(self, rows: Sequence[Claimed]) -> None:
+    def learn(self, rows: Sequence[Claimed], end: Claimed | None = None) -> None:
         """Remember where a claim ended."""
-        last = next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
-        self.gate, self.tenant = (last.gate, last.tenant) if last is not None and last.lanes > 1 else (FIRST_GATE, "")
+        last = end or next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
+        if last is None or abs(last.lanes) <= 1:
+            self.gate, self.tenant = FIRST_GATE, ""
+        elif last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
+            self.gate, self.tenant = before(last.gate, last.tenant)
+        else:
+            self.gate, self.tenant = last.gate, last.tenant
+        if not rows:
+            return
         if self._count % LOWER_RANKS_EVERY == 0:
             self._low = rows[-1].rank + 1
         else:
             self._top = rows[0].rank
+
+
+def before(gate: int, tenant: str) -> tuple[int, str]:
+    """A place just in front of a lane."""
+    if not tenant:
+        return max(gate - 1, FIRST_GATE), LAST
+    point = ord(tenant[-1]) - 1
+    if point < 1 or 0xD800 <= point <= 0xDFFF:
+        return gate, tenant[:-1]
+    return gate, tenant[:-1] + chr(point) + LAST
 
 
 @dataclass(frozen=True)
@@ -144,6 +163,7 @@ class Fetcher:
         ]  # fmt: skip
         self._empty = 0
         self._idle = False
+        self._again = AGAIN  # seconds until a rate lets the next job in
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
         self._discover_at = 0.0
         self._batch = batch
@@ -159,7 +179,12 @@ class Fetcher:
         return [gate for gate in gates if gate not in self._apart.gates]
 
     async def tick(self) -> float:
-        """One claim. Returns how long to rest."""
+        """One claim. Returns how long to rest: no longer than until a rate lets the next job in."""
+        self._again = AGAIN
+        rest = min(await self._round(), self._again)
+        return min(rest, *(stream.again() for stream in self._streams))
+
+    async def _round(self) -> float:
         free = self._free()
         if self.paused or (free <= 0 and (self._apart is None or self._apart.free() <= 0)):
             return 3600.0  # woken when a slot or a child is free
@@ -224,6 +249,8 @@ class Fetcher:
         request = ClaimRequest(self._worker, claim_id, self._queues, gates, apart.free())
         self._doubtful = True
         rows = await self._jobs.claim(conn, request)
+        if rows.again is not None:
+            self._again = min(self._again, rows.again)
         if rows:
             self._begin(await self._streams[0].with_payloads(conn, rows), claim_id)
         self._doubtful = False
@@ -255,7 +282,7 @@ class Fetcher:
         stray = [pair for pair in await self._jobs.held_by(conn, self._worker) if pair not in held]
         if stray:
             log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
-            await self._jobs.postpone(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
+            await self._jobs.unstarted(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
         self._doubtful = False
         for stream in self._streams:
             stream.settle()
@@ -305,12 +332,18 @@ class Stream:
         self._clock = clock
         self._rotation = Rotation(self._gates)
         self._marks = Marks()
+        self._again = AGAIN
         self._doubtful = False
 
     @property
     def doubtful(self) -> bool:
         """Whether an answer was lost: rows may carry our claim ids without our knowing."""
         return self._doubtful
+
+    def again(self) -> float:
+        """Seconds until a rate lets the next job in, as the claims since the last call have told."""
+        again, self._again = self._again, AGAIN
+        return again
 
     def settle(self) -> None:
         """It was looked after."""
@@ -328,20 +361,21 @@ class Stream:
         """Whether any job is ready behind its gates."""
         return not set(self._gates).isdisjoint(await self._jobs.gates(conn, self._queues))
 
-    async def claim(self, conn: "AsyncConnection[Any]", want: int) -> list[Claimed]:
+    async def claim(self, conn: "AsyncConnection[Any]", want: int) -> Batch:
         """Take up to `want` jobs and begin them."""
         lanes = self._marks.lanes(self._clock())
-        rows: list[Claimed] = []
+        rows = Batch()
         for from_rank in self._rotation.ranks():
             rows = await self._claim_from(conn, want, from_rank, lanes)
+            if rows or rows.end is not None:
+                self._rotation.learn(rows, rows.end)
             if rows:
-                self._rotation.learn(rows)
                 break
         return rows
 
     async def _claim_from(
         self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, Mark]] | None
-    ) -> list[Claimed]:
+    ) -> Batch:
         claim_id, began = new_id(), self._clock()
         request = ClaimRequest(
             self._worker,
@@ -358,6 +392,8 @@ class Stream:
         self._doubtful = True  # until the answer is here and in the worker's memory
         rows = await self._jobs.claim(conn, request)
         now = self._clock()
+        if rows.again is not None:
+            self._again = min(self._again, rows.again)
         self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
         if rows:
             self._begin(await self.with_payloads(conn, rows), claim_id)

@@ -154,7 +154,7 @@ class Finisher:
             case Snoozed():
                 bare = Snoozed(outcome.delay)
             case Released():
-                bare = Released("handed back", outcome.delay)
+                bare = Released("handed back", outcome.delay, outcome.begun)
             case Cancelled():
                 bare = Cancelled()
             case Crashed():
@@ -182,18 +182,28 @@ class Finisher:
         failed = [(a.job.id, a.claim_id, a.job.task, o) for a, o in batch if isinstance(o, Failed)]
         if failed:
             lost |= await self._verbs.fail(conn, failed)
-        again = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Retrying)]
-        if again:
-            lost |= await self._verbs.retry(conn, again)
-        back = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Snoozed | Released)]
-        if back:
-            lost |= await self._verbs.postpone(conn, back)
+        lost |= await self._later(conn, batch)
         over = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Cancelled)]
         if over:
             lost |= await self._verbs.cancelled(conn, over)
         died = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Crashed)]
         if died:
             lost |= await self._verbs.crash(conn, died, bound=CRASHES_BOUND)
-        if again or back or died:
+            self._soon()
+        return lost
+
+    async def _later(self, conn: "psycopg.AsyncConnection[Any]", batch: list[Ended]) -> set[UUID]:
+        """What has not come to its end."""
+        lost: set[UUID] = set()
+        again = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Retrying)]
+        if again:
+            lost |= await self._verbs.retry(conn, again)
+        unbegun = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Released) and not o.begun]
+        if unbegun:
+            lost |= await self._verbs.unstarted(conn, unbegun)
+        back = [(a.job.id, a.claim_id, o) for a, o in batch if isinstance(o, Snoozed) or (isinstance(o, Released) and o.begun)]
+        if back:
+            lost |= await self._verbs.postpone(conn, back)
+        if again or unbegun or back:
             self._soon()
         return lost

@@ -135,9 +135,10 @@ class Heartbeat:
             except StoreError as error:
                 why = error.message
             else:
-                conn.silence = lease / 3
+                conn.silence, conn.cancelling = lease / 3, 0.0
                 return conn
         conn = database.connect("heartbeat", patience=lease / 3)
+        conn.cancelling = 0.0  # a renewal that comes late does no harm; the second that a cancel takes may cost the lease
         if why:
             self._again_at = time.monotonic() + AGAIN
             self._ears.deaf(f"direct_url does not work ({why})")
@@ -164,7 +165,7 @@ class Heartbeat:
         self._listen(conn)
         listens = not self._again_at
         self._wake()  # what was enqueued while nobody listened
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not (conn.way and conn.way.left):
             if listens and statements.channel not in run(conn, self._workers.listens()):
                 raise StoreError("the subscription to wake-ups is gone; subscribing again")
             began, mode = time.monotonic(), self._ears.mode

@@ -11,10 +11,11 @@ from uuid import UUID
 import psycopg
 
 import jobwell
-from jobwell.core.catalog import Catalog
+from jobwell.app import App
 from jobwell.core.errors import StoreUnavailable
 from jobwell.core.published import publish
 from jobwell.store import catalog as published
+from jobwell.store import limits as declared
 from jobwell.store.database import Database
 from jobwell.store.link import Link
 from jobwell.store.pool import pauses
@@ -42,7 +43,7 @@ class Start:
         database: Database,
         worker: UUID,
         *,
-        catalog: Catalog,
+        app: App,
         queues: Sequence[str],
         slots: int,
         children: int,
@@ -53,7 +54,8 @@ class Start:
     ) -> None:
         self._database = database
         self._worker = worker
-        self._catalog = catalog
+        self._catalog = app.catalog
+        self._limits = app.limits_declared()
         self._queues = queues
         self._slots = slots
         self._children = children
@@ -106,6 +108,7 @@ class Start:
             former = [alias for spec in self._catalog for alias in spec.aliases]
             program = published.publish(database.statements, self._worker, specs, release=jobwell.__version__, former=former)
             await arun(conn, program)
+            await arun(conn, declared.publish(database.statements, self._worker, self._catalog, self._limits))
             if self._children:
                 await arun(conn, verbs.keeps_children(self._worker, children=self._children))
 

@@ -198,7 +198,7 @@ class Worker:
             self._pools.finisher = self._finisher
         self._heartbeat = self._make_heartbeat()
         self._start = Start(
-            database, self.id, catalog=self._app.catalog, queues=self.queues, slots=self.slots,
+            database, self.id, app=self._app, queues=self.queues, slots=self.slots,
             children=self._children.size if self._children else 0, links=(self._claims, self._ends), heartbeat=self._heartbeat,
             fit=self._fit, alive=self._watch.alive,
         )  # fmt: skip

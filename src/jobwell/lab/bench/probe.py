@@ -12,7 +12,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from jobwell.lab.tasks import app
-from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
+from jobwell.store.jobs import Batch, ClaimRequest, JobVerbs
 
 __all__ = ["VARIABLE", "app", "read"]
 
@@ -29,7 +29,7 @@ def _install(name: str) -> None:
     file = os.open(name, os.O_WRONLY | os.O_APPEND)
     plain = JobVerbs.claim
 
-    async def timed(self: JobVerbs, conn: "AsyncConnection[Any]", request: ClaimRequest) -> list[Claimed]:
+    async def timed(self: JobVerbs, conn: "AsyncConnection[Any]", request: ClaimRequest) -> Batch:
         began = time.monotonic()
         rows = await plain(self, conn, request)
         ended = time.monotonic()

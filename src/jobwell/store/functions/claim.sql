@@ -1,4 +1,4 @@
--- version: 3
+-- version: 4
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -8,9 +8,10 @@
 -- then names the lanes that it knows, each with a time before which it has left nothing (core/marks.py).
 -- The planner settings stand here and not in the session, so that they hold through a pooler, and with them the
 -- plan is the same for an empty table, a million rows, and no statistics at all.
+drop function if exists jobwell.claim(uuid, uuid, text[], bigint[], integer, integer, bigint, text, bigint, json);
 create or replace function jobwell.claim(
   p_worker uuid, p_claim uuid, p_queues text[], p_gates bigint[], p_want integer, p_from_rank integer,
-  p_after_gate bigint, p_after_tenant text, p_bytes bigint, p_lanes json default null
+  p_after_gate bigint, p_after_tenant text, p_bytes bigint, p_lanes json default null, p_hints boolean default false
 ) returns table (
   id uuid, task text, queue text, tenant text, gate bigint, rank smallint, attempt smallint, failures smallint,
   postponements integer, bytes integer, remaining double precision, args text, meta text, ready_us bigint, lanes integer, reads bigint
@@ -33,6 +34,7 @@ declare
   lane_count integer;
   got integer;
   entries_read bigint;
+  held_tenants text[] := '{}';
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
 begin
   -- One that was declared dead and does not know it yet: others would take back at once what it takes, and run it beside it.
@@ -44,6 +46,20 @@ begin
     p_queues := array(
       select q from unnest(p_queues) q where not exists (
         select from jobwell.queues h where h.name in (q, '*') and (h.paused_until is null or h.paused_until > (select jobwell.now()))));
+  end if;
+  -- Nor are gates whose task or resource is held.
+  if exists (select from jobwell.holds) then
+    p_gates := array(
+      select g from unnest(p_gates) g where not exists (
+        select from jobwell.holds h join jobwell.gates k on k.gate = g and (h.kind = 'task' and h.name = k.task or h.kind = 'resource' and h.name = any (k.resources))
+         where h.held_until is null or h.held_until > (select jobwell.now())));
+    held_tenants := array(select h.name from jobwell.holds h where h.kind = 'tenant' and (h.held_until is null or h.held_until > (select jobwell.now())));
+  end if;
+  -- Where something is limited, the walk is another one; where nothing is, this is all that it costs.
+  if cardinality(held_tenants) > 0 or exists (select from jobwell.limits) or exists (select from jobwell.gates k where k.busy = 'skip' or k.ordered or k.key_rates is not null) then
+    return query select * from jobwell.claim_within(p_worker, p_claim, p_queues, p_gates, p_want, p_from_rank, p_after_gate, p_after_tenant,
+                                                    p_bytes, p_lanes, held_tenants, p_hints);
+    return;
   end if;
   loop
     if p_lanes is not null then

@@ -63,7 +63,7 @@ select pg_xact_status(:id::text::xid8);
 select jobwell.now();
 
 -- name: claim
-select * from jobwell.claim(:worker, :claim, :queues, :gates, :want, :from_rank, :after_gate, :after_tenant, :bytes, :lanes::json);
+select * from jobwell.claim(:worker, :claim, :queues, :gates, :want, :from_rank, :after_gate, :after_tenant, :bytes, :lanes::json, true);
 
 -- name: payloads
 -- Arguments that do not stand in the row, for jobs just claimed.
@@ -91,6 +91,9 @@ select * from jobwell.retry(:given::json);
 
 -- name: postpone
 select * from jobwell.postpone(:given::json);
+
+-- name: unstarted
+select * from jobwell.unstarted(:given::json);
 
 -- name: cancelled
 select * from jobwell.cancelled(:given::json);

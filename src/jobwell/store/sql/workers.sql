@@ -5,11 +5,12 @@ values (:id, jobwell.now() + make_interval(secs => :lease), :pid, :host, :name, 
 on conflict (id) do nothing;
 
 -- name: renew
--- By UPDATE only: no row means that somebody declared this worker dead.
+-- By UPDATE only: no row means that somebody declared this worker dead. The commit does not wait for a standby, nor does any
+-- other that holds this row: a standby that is away holds up enqueues, claims and outcomes, but must not cost the lease.
 update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease), beat_at = jobwell.now(), busy = :busy,
        wakeups = :wakeups
 where id = :id and state <> 'dead'
-returning jobwell.now();
+returning jobwell.now(), case when current_setting('synchronous_commit') not in ('off', 'local') then set_config('synchronous_commit', 'local', true) end;
 
 -- name: listens
 select * from pg_listening_channels();
@@ -18,10 +19,12 @@ select * from pg_listening_channels();
 select pg_notify(:channel, :text);
 
 -- name: idle
-update jobwell.workers set idle = :idle where id = :id and idle <> :idle;
+update jobwell.workers set idle = :idle where id = :id and idle <> :idle
+returning case when current_setting('synchronous_commit') not in ('off', 'local') then set_config('synchronous_commit', 'local', true) end;
 
 -- name: drain
-update jobwell.workers set state = 'draining', idle = false where id = :id and state = 'live';
+update jobwell.workers set state = 'draining', idle = false where id = :id and state = 'live'
+returning case when current_setting('synchronous_commit') not in ('off', 'local') then set_config('synchronous_commit', 'local', true) end;
 
 -- name: leave
 -- A worker that has handed everything back takes its row with it.
@@ -68,4 +71,6 @@ update jobwell.workers set children = :children where id = :id;
 update jobwell.workers set pools = :pools::json, slots = :slots, held = :held where id = :id;
 
 -- name: renew_for
-update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease) where id = :id and state <> 'dead';
+-- As `renew`.
+update jobwell.workers set lease_until = jobwell.now() + make_interval(secs => :lease) where id = :id and state <> 'dead'
+returning case when current_setting('synchronous_commit') not in ('off', 'local') then set_config('synchronous_commit', 'local', true) end;

@@ -137,7 +137,7 @@ class Children:
         if isinstance(outcome, Cancelled):
             if cancelled is not None:
                 raise cancelled  # why is known to the attempt
-            return Released(UNASKED)
+            return Released(UNASKED, begun=False)
         return outcome
 
     def _give_back(self, kept: Kept, *, asked: bool) -> None:

@@ -45,7 +45,7 @@ class Rescue:
         self._rescued = rescued
         self._worker = worker
         self.paused = False
-        self._quiet_until = clock() + lease  # a fresh one cannot know who is only slow to come back
+        self._quiet_until: float | None = None  # begins with the first look: the start may have waited long for the store
 
     def failed(self, _error: BaseException) -> None:
         """A round failed: the store was away, for the others too."""
@@ -55,6 +55,8 @@ class Rescue:
         """Declare the silent ones dead, and take back one piece."""
         if self.paused:
             return self._every
+        if self._quiet_until is None:
+            self._quiet_until = self._clock() + self._lease  # a fresh one cannot know who is only slow to come back
         async with self._link.use() as conn:
             if self._clock() >= self._quiet_until:
                 for worker in await arun(conn, self._verbs.bury(self._worker)):

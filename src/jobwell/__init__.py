@@ -27,6 +27,7 @@ from jobwell.core.errors import (
 )
 from jobwell.core.job import NewJob
 from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.pools import Pool
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed
 from jobwell.core.task import Lock
@@ -51,6 +52,7 @@ __all__ = [
     "NewJob",
     "NotFound",
     "PayloadTooLarge",
+    "Pool",
     "Pressure",
     "Queue",
     "QueueFull",

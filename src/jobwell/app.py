@@ -87,6 +87,7 @@ class Tasks:
         keep_result: bool = True,
         on_lost: OnLost = "retry",
         on_lease_lost: OnLeaseLost = "stop",
+        cost: int = 1,
         resources: Iterable[str] = (),
         concurrency: int | None = None,
         rate: Rates | None = None,
@@ -124,6 +125,8 @@ class Tasks:
                 it may run again.
             on_lease_lost: of an attempt whose worker cannot renew its lease: "stop" ends it (the default: another worker may have
                 it soon), "finish" gives it the grace; its outcome counts only if nobody else has the job.
+            cost: slots of its worker that a job takes: 4 for one that is as heavy as four others. Not in a process, which takes a
+                child and no slot.
             resources: names of what it uses (`app.resource`): a limit or a hold on one of them counts for all tasks that name it.
             concurrency: jobs of it at once, in the whole fleet.
             rate: how often it may start: "10/s", or several windows: ("10/s", "1000/h").

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from jobwell.core import duration, queues
+from jobwell.core import duration, pools, queues
 from jobwell.core.errors import DeclarationError, SettingsError
+from jobwell.core.pools import Pool
+from jobwell.core.size import memory_limit
 
 NO_URL = (
     "no database is set: give JOBWELL_DATABASE_URL=postgresql://user@host/database (any PostgreSQL 15 or newer),"
@@ -74,6 +76,17 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
+def _pools(value: Any, name: str) -> tuple[Pool, ...]:
+    del name  # a pool says its own
+    return pools.read(value)
+
+
+def _memory(value: Any, name: str) -> str:
+    if value != "":
+        memory_limit(value, name)
+    return str(value)
+
+
 def _pooler(value: Any, name: str) -> str:
     if value not in POOLERS:
         raise SettingsError(f"{name}={value!r} must be one of {', '.join(POOLERS)}")
@@ -97,6 +110,8 @@ class Settings:
     queue_lengths: tuple[str, ...] = _setting((), "limits of queues, before those in the code: bulk=50000/200000", _limits)
     processes: int = _setting(1, "worker processes", _whole)
     slots: int = _setting(100, "jobs at once in each process", _whole)
+    pools: tuple[Pool, ...] = _setting((), "slots by queues, as name=queues:slots; empty: one pool of all", _pools)
+    memory_high: str = _setting("", "above it heavy tasks wait: 80% of the memory, or 6GB of a worker; empty: never", _memory)
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)
     lease: float = _setting(10.0, "a worker that is silent for so long is dead and its jobs are rescued", _duration)
     unknown_after: float = _setting(86400.0, "how long jobs wait for a worker that knows their task", _duration)
@@ -127,6 +142,8 @@ class Settings:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise SettingsError(f"{name}={value:g} is out of range; it must be from {least:g} to {most:g}")
+        if self.pools and self.queues:
+            raise SettingsError("queues and pools are both set; the pools name their queues, so leave `queues` out")
         if self.log not in LOGS:
             raise SettingsError(f"log={self.log!r} is not known; there are {', '.join(LOGS)}")
         for name in ("database_url", "direct_url"):
@@ -142,6 +159,11 @@ class Settings:
         if not self.database_url:
             raise SettingsError(NO_URL)
         return self.database_url
+
+    @property
+    def all_slots(self) -> int:
+        """Slots of a process: as they are set, or those of its pools together at the most."""
+        return pools.peak(self.pools) if self.pools and "slots" not in self.origins else self.slots
 
     @property
     def beat(self) -> float:
@@ -160,7 +182,8 @@ class Settings:
             elif entry.metadata["read"] is _duration:
                 shown = duration.text(value)
             else:
-                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
+                parts = value if isinstance(value, tuple) else (value,)
+                shown = (" " if entry.name == "pools" else ", ").join(map(str, parts))
             rows.append((entry.name, shown, self.origins.get(entry.name, "default"), entry.metadata["about"]))
         return rows
 

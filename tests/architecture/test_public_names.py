@@ -9,8 +9,8 @@ from tests.architecture.helpers import SRC
 # fmt: off
 NAMES = [
     "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed", "InvalidArguments",
-    "JobCancelled", "JobFailed", "JobwellError", "Lock", "NewJob", "NotFound", "PayloadTooLarge", "Pressure", "Queue", "QueueFull",
-    "Reject",     "ResultError", "ResultExpired", "ResultMismatch", "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError",
+    "JobCancelled", "JobFailed", "JobwellError", "Lock", "NewJob", "NotFound", "PayloadTooLarge", "Pool", "Pressure", "Queue", "QueueFull",
+    "Reject", "ResultError", "ResultExpired", "ResultMismatch", "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError",
     "Snooze", "StoreError", "StoreUnavailable", "SyncContext", "Tasks", "TransactionMisuse", "WaitTimeout",
 ]
 # fmt: on

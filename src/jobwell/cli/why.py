@@ -22,7 +22,8 @@ def why(job: str, output: str, database_url: str | None, schema: str | None) -> 
       no_worker, queue_unserved,
       task_unknown                       nobody is there that could run it
       lock_held                          another job holds its lock key
-      slots_busy, children_busy,
+      slots_busy, slots_none,
+      children_busy, memory_high,
       behind, next                       it waits for its turn
       deadline_passed                    it has waited too long and fails when it is claimed
       running, worker_gone, cancelling   it runs, or what ran it is gone

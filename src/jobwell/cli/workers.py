@@ -41,6 +41,7 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
     is dead, and its jobs are taken back. Dead ones stay in the list for a day. 'wakeups' says whether it is told of new work
     (notify) or looks for it (poll), 'clock' by how much its host's clock is ahead of the database's (a difference above 2 s is
     pointed out; jobs go by the database's), 'lag' for how long its event loop did not answer, at the worst since its last sign.
+    'pools' has slots taken of slots now, and the most with borrowed ones; 'held' says why heavy tasks are not begun.
 
     \b
     Examples:
@@ -62,9 +63,10 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
         for row in rows:
             row.update(
                 clock=signed(row["skew"]), lag=brief(row["lag"]), up=age(row["up"]), silent=age(row["silent"]),
-                busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"]),
+                busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"]), pools=pools_told(row["pools"]),
             )  # fmt: skip
-        table("", rows, COLUMNS, "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
+        more = [name for name in ("pools", "held") if any(row[name] for row in rows)]
+        table("", rows, (*COLUMNS, *more), "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
         warn(off)
     return 0
 
@@ -92,17 +94,29 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     if output == "json":
         json_out(found)
         return 0
-    runs = found.pop("runs")
+    runs, pools = found.pop("runs"), found["pools"] or []
     names = ("id", "name", "host", "pid", "version", "state", "queues", "tasks", "wakeups", "started_at")
+    held = [("held", found["held"])] if found["held"] else []
     facts([*((name, found[name]) for name in names), ("up", age(found["up"])), ("silent", age(found["silent"])),
            ("busy", f"{found['busy']} of {found['slots']} slots"), ("clock", signed(found["skew"])),
-           ("lag", brief(found["lag"]))])  # fmt: skip
+           ("lag", brief(found["lag"])), *held])  # fmt: skip
     warn(warnings([found]))
     console().print()
+    if pools:
+        table("Pools", pools, ("name", "queues", "order", "busy", "slots", "most", "least"), "")
+        console().print()
     for row in runs:
         row["for"] = age(row["seconds"])
     table("Runs now", runs, ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "for"), "It runs nothing now.")
     return 0
+
+
+def pools_told(pools: list[dict[str, Any]] | None) -> str:
+    """Slots taken of slots now, by pool."""
+    return ", ".join(
+        f"{pool['name']} {pool['busy']}/{pool['slots']}" + (f"..{pool['most']}" if pool["most"] > pool["slots"] else "")
+        for pool in pools or ()
+    )
 
 
 def _ending(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from jobwell.store.statements import Program, Statements
 
 WORKER_COLUMNS = (
     "id", "name", "host", "pid", "version", "state", "queues", "slots", "busy", "started_at", "silent", "up", "tasks", "wakeups",
-    "skew", "lag",
+    "skew", "lag", "pools", "held",
 )  # fmt: skip
 RUNNING_COLUMNS = ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "seconds")
 MOST_RUNNING = 1000
@@ -64,6 +64,10 @@ class WorkerVerbs:
     def keeps_children(self, worker: UUID, *, children: int) -> Program[None]:
         """It can run suspects alone."""
         yield self._statements("workers.keeps_children", id=worker, children=children)
+
+    def pools(self, worker: UUID, *, pools: str | None, slots: int, held: str) -> Program[None]:
+        """Its slots, by pool as JSON where it has pools, and why it holds heavy tasks back, if it does."""
+        yield self._statements("workers.pools", id=worker, pools=pools, slots=slots, held=held)
 
     def suspect(self, worker: UUID, *, how: str, bound: int) -> Program[int]:
         """Its process died: what it ran itself is suspect, and runs alone from now on. Returns how many there are."""

@@ -6,22 +6,22 @@
 * heartbeat: renews the lease, passes wake-ups on, watches the loop
 * limits: stops what is over its time
 * orders: what operators tell: cancelled jobs, and to end
+* pools: the slots shared between queues, where there is something to share
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
 from jobwell.app import App
-from jobwell.core.errors import SettingsError, StoreError
+from jobwell.core.errors import StoreError
 from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
-from jobwell.core.ids import alone, new_id
+from jobwell.core.ids import new_id
 from jobwell.core.outcome import Outcome
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
@@ -30,14 +30,14 @@ from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.apart import make_children, what_runs_apart
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
 from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
-from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.fetcher import Apart, Fetcher
+from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import GIVE_UP, Heartbeat
 from jobwell.worker.housekeeping.bulk import Bulk
@@ -47,7 +47,7 @@ from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
-from jobwell.worker.loading import name_of
+from jobwell.worker.pools import PoolsLoop, pools_of
 from jobwell.worker.start import Start
 from jobwell.worker.watch import Watch
 
@@ -65,8 +65,8 @@ class Worker:
 
     Args:
         app: with its tasks loaded.
-        queues: which to serve (default: the settings', then all that the app declares).
-        slots: jobs at once.
+        queues: which to serve (default: the settings', then all that the app declares; with pools they name them).
+        slots: jobs at once (default: the settings'; with pools theirs together).
         id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
         fit: checks tables and server before anything is promised; its errors end the start, but for StoreUnavailable.
     """
@@ -82,8 +82,11 @@ class Worker:
     ) -> None:
         settings = app.settings
         self.id = id or new_id()
-        self.queues = tuple(queues) or settings.queues or app.queues
-        self.slots = slots or settings.slots
+        self._clock = Clock()
+        self._now = self._clock.now
+        pools = self._pools = pools_of(app, queues=queues, slots=slots, now=self._now)
+        self.queues = tuple(queues) or settings.queues or app.queues if pools is None else pools.queues
+        self.slots = slots or settings.slots if pools is None else pools.peak
         self._batch = max(1, self.slots // 4, min(self.slots // 2, BATCH))
         self._fit = fit
         self._app = app
@@ -174,14 +177,12 @@ class Worker:
 
     def _compose(self) -> None:
         settings, database = self._settings, self._database
-        self._clock = Clock()
-        self._now = self._clock.now
         self._jobs = JobVerbs(database.statements)
         self._workers = WorkerVerbs(database.statements)
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
         self._threads = Threads(asyncio.get_running_loop())
-        self._children = self._make_children()
+        self._children = make_children(self._app, self._threads, self._now)
         self._handler_threads = Threads(asyncio.get_running_loop())  # a slow handler is no stuck job
         hub = self._hub = Hub(self._app.handlers, self._handler_threads, self.id, self._now)
         around = Surroundings(
@@ -189,12 +190,14 @@ class Worker:
         )
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,
-            began=hub.started if hub.wants(JobStarted) else None,
+            began=hub.started if hub.wants(JobStarted) else None, taken=self._pools,
         )  # fmt: skip
         self._finisher = Finisher(
             self._jobs, self._ends, largest=self._batch, stored=attempts.stored, soon=self._wake_due,
             told=hub.ended if hub.wants(*OUTCOMES) else None, begun=self._wake_fetcher,
         )  # fmt: skip
+        if self._pools is not None:
+            self._pools.finisher = self._finisher
         self._heartbeat = self._make_heartbeat()
         self._start = Start(
             database, self.id, app=self._app, queues=self.queues, slots=self.slots,
@@ -208,8 +211,8 @@ class Worker:
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=attempts.begin, held=attempts.pairs,
-            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
-            strict=settings.strict_priority,
+            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, strict=settings.strict_priority,
+            apart=what_runs_apart(self._app.catalog, self._children, lambda: attempts.apart, self._pools), pools=self._pools,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         rescue = self._rescue = Rescue(
@@ -231,27 +234,9 @@ class Worker:
             make("bulk", Bulk(database.statements, self._claims).tick, vital=False), make("unknown", unknown.tick, vital=False),
             make("orders", orders.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
-
-    def _make_children(self) -> Children | None:
-        """Where jobs run alone. They must find the app by its name; without one, suspects run here, like everything."""
-        target, declared = name_of(self._app), [spec.name for spec in self._app.catalog if spec.executor == "process"]
-        if declared and target is None:
-            raise SettingsError(
-                f"the task {declared[0]} runs in a child process, and the app is in no module where a child finds it"
-            )
-        if target is None or sys.platform == "win32":
-            return None
-        return Children(self._settings.children, target, self._threads, self._now, self._app.overridden)
-
-    def _what_runs_apart(self) -> Apart | None:
-        children = self._children
-        if children is None:
-            return None
-        specs = list(self._app.catalog)
-        declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
-        return Apart(
-            declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._attempts.apart
-        )
+        if self._pools is not None:
+            shared = PoolsLoop(self._pools, self._claims, self._workers, self.id, self._wake_fetcher)
+            self._loops.append(make("pools", shared.tick, vital=False))
 
     def _loop(
         self,
@@ -270,7 +255,7 @@ class Worker:
         )  # fmt: skip
         self._echo = Echo(self._claims, self._workers, self.id, watch.on_loop)
         return Heartbeat(
-            self._database, self._workers, self.id, busy=lambda: len(self._attempts),
+            self._database, self._workers, self.id, busy=self._busy,
             wake=lambda: watch.on_loop(self._wake_fetcher), lost=lambda why: watch.tell(self._lease_lost, why),
             watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll), clock=self._clock,
         )  # fmt: skip
@@ -289,6 +274,9 @@ class Worker:
             self._stop.set()
             log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
         return 1.0
+
+    def _busy(self) -> int:
+        return len(self._attempts) if self._pools is None else self._pools.busy + self._attempts.apart
 
     def _free(self) -> int:
         free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending

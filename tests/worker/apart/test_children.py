@@ -172,6 +172,25 @@ async def test_memory_above_the_limit_is_a_failure_and_not_a_crash(app: App, des
         assert (await desk.end(small.enqueue(1000)))["state"] == "succeeded"
 
 
+async def test_where_memory_is_short_a_task_with_a_limit_waits_and_others_run(app: App, desk: Desk) -> None:
+    app.override({"memory_high": "80%"})
+    try:
+        async with working(app) as worker:
+            assert worker._pools is not None
+            assert worker._pools.memory is not None
+            found = 0.9
+            worker._pools.memory._read = lambda limit: found
+            await auntil(lambda: worker._pools is not None and not worker._pools.heavy)
+            held = small.enqueue(1000)
+            for _ in range(2):
+                assert (await desk.end(acpu.enqueue("quick")))["state"] == "succeeded"
+            assert desk.state(held) == "ready"
+            found = 0.5
+            assert (await desk.end(held))["state"] == "succeeded"
+    finally:
+        app.override({"memory_high": ""})
+
+
 async def test_no_more_are_claimed_than_there_are_children(app: App, desk: Desk) -> None:
     """No job waits behind a busy child while another worker has a free one."""
     async with working(app):

@@ -38,3 +38,19 @@ select jobwell.now(), j.id, j.state, j.task, j.queue, j.lock_key, j.attempt, j.r
            where (select apart from apart) and r.state = 'running' and r.worker = w.id and (k.spec ->> 'executor' = 'process' or r.gate <> (k.spec ->> 'gate')::bigint)) r where live and serves and knows)
   from j left join pause p on true left join holder h on true left join jobwell.cancels c on c.job_id = j.id
   left join lateral (select error_type, message from jobwell.attempts a where a.job_id = j.id order by a.ended_at desc limit 1) a on true;
+
+-- name: slots
+-- What the workers that know a job's task have for it: of each that has pools, the one that serves its queue. `may`: with borrowed ones.
+with j as materialized (
+  select c.queue, c.task, coalesce((k.spec ->> 'cost')::integer, 1) as cost, k.spec ->> 'memory' is not null as memory
+    from jobwell.jobs c left join jobwell.catalog k on k.task = c.task where c.id = :id),
+w as materialized (
+  select coalesce(p.may, w.slots) as slots, coalesce(p.busy, w.busy) as busy, p.may is not null as pooled, w.held, j.cost
+    from j join jobwell.workers w on w.state = 'live' and w.lease_until > jobwell.now() and j.queue = any (w.queues)
+                                 and (w.tasks = '{}' or j.task = any (w.tasks))
+    left join lateral (
+      select k.may, k.busy from json_to_recordset(w.pools) k(queues json, may integer, busy integer)
+       where j.queue in (select json_array_elements_text(k.queues)) limit 1) p on true)
+select coalesce(sum(slots), 0)::integer, coalesce(sum(busy), 0)::integer, count(*) filter (where pooled)::integer,
+       (select cost from j), count(*) filter (where slots - busy >= cost)::integer,
+       coalesce((select memory or cost > 1 from j), false), count(*) filter (where held <> '')::integer, max(held) from w;

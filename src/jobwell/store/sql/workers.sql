@@ -46,7 +46,7 @@ select jobwell.rescue(:limit::integer, :bound::integer);
 -- name: list
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
        extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups,
-       skew, lag
+       skew, lag, pools, held
 from jobwell.workers order by state, started_at limit :limit;
 
 -- name: forget
@@ -58,7 +58,7 @@ delete from jobwell.workers where id = any (array(
 -- name: find
 select id, name, host, pid, version, state, queues, slots, busy, started_at, extract(epoch from jobwell.now() - beat_at)::float8 as silent,
        extract(epoch from jobwell.now() - started_at)::float8 as up, tasks, wakeups,
-       skew, lag
+       skew, lag, pools, held
 from jobwell.workers where name = :typed or (length(:beginning) >= 4 and starts_with(replace(id::text, '-', ''), :beginning))
 order by started_at limit 2;
 
@@ -72,6 +72,9 @@ select jobwell.suspect(:worker, :how, :bound::integer);
 
 -- name: keeps_children
 update jobwell.workers set children = :children where id = :id;
+
+-- name: pools
+update jobwell.workers set pools = :pools::json, slots = :slots, held = :held where id = :id;
 
 -- name: renew_for
 -- As `renew`.

@@ -247,4 +247,6 @@ class Fetcher:
                 continue
             for cost, stream in zip(self._costs, self._streams, strict=True):
                 if cost == spec.cost and not stream.knows(gate):
+                    # Limits of the task hold there from the first claim on; its own release may know more.
+                    await self._jobs.adopt(conn, gate, spec)
                     stream.open(gate)

@@ -10,7 +10,7 @@ import pytest
 from jobwell.core.ids import gate_of
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import Claimed
-from jobwell.worker.stream import LOWER_RANKS_EVERY, Rotation
+from jobwell.worker.streams import LOWER_RANKS_EVERY, Rotation
 from tests.store.helpers import GATE, Hand, Store, ids, new
 
 

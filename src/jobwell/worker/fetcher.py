@@ -21,7 +21,7 @@ from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.pools import Pools
-from jobwell.worker.stream import AGAIN, Stream
+from jobwell.worker.streams import AGAIN, Stream
 
 log = logging.getLogger("jobwell.worker")
 

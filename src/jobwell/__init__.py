@@ -3,6 +3,7 @@
 from jobwell.app import App, Tasks
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
+    BatchTooLarge,
     Conflict,
     DeclarationError,
     EnqueueError,
@@ -12,6 +13,7 @@ from jobwell.core.errors import (
     JobwellError,
     NotFound,
     PayloadTooLarge,
+    QueueFull,
     ResultError,
     ResultExpired,
     ResultMismatch,
@@ -26,6 +28,8 @@ from jobwell.core.errors import (
 from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.pools import Pool
+from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed
 from jobwell.core.task import Lock
 
@@ -34,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Backoff",
+    "BatchTooLarge",
     "Conflict",
     "Context",
     "DeclarationError",
@@ -49,6 +54,10 @@ __all__ = [
     "NewJob",
     "NotFound",
     "PayloadTooLarge",
+    "Pool",
+    "Pressure",
+    "Queue",
+    "QueueFull",
     "Rate",
     "Reject",
     "ResultError",

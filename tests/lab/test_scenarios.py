@@ -65,6 +65,17 @@ def test_io_is_held_against_what_its_slots_could_do(given: Settings, left: Left)
     assert left() == []
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1100)
+def test_a_worker_does_not_grow_over_a_million_jobs(given: Settings, left: Left) -> None:
+    """At most 60 MB resident, from beginning to end; what a worker keeps of a job goes with it."""
+    found = numbers(measure(given, "memory", jobs=1_000_000, seconds=None, say=print))
+    assert found["last_quarter_mb"] <= 60
+    assert found["rss_mb"] <= 60
+    assert found["growth_mb"] < 5
+    assert left() == []
+
+
 def test_memory_is_sampled_from_beginning_to_end(given: Settings, left: Left) -> None:
     result, _ = play(given, "memory")
     found = numbers(result)

@@ -84,7 +84,7 @@ async def test_holds_say_by_whom_and_until_when(store: Store, hand: Hand, kind: 
     run(store.conn, limits.hold(store.statements, kind, [name], actor="olga", why="bad data", until=None))
     assert codes(store, ready) == [f"{kind}_held"]
     assert codes(store, later) == ["not_due", f"{kind}_held"]
-    (held,) = facts(store, ready).held
+    (held,) = facts(store, ready).holds
     assert (held.kind, held.name, held.by, held.why, held.until) == (kind, name, "olga", "bad data", None)
     store.conn.execute("update holds set held_until = now()")
     assert codes(store, ready) == ["next"]

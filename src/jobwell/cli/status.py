@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table
+from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table, warn
+from jobwell.cli.workers import pools_told
 
 CSV_COLUMNS = ("queue", "ready", "oldest_seconds", "paused_at", "paused_by", "paused_why", "paused_until")
 
@@ -26,6 +27,7 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
       watch jobwell status
     """
     from jobwell.actions.limits import readable
+    from jobwell.core.skew import warnings
     from jobwell.core.task import STANDARD_QUEUES
     from jobwell.store import control, limits, reads
     from jobwell.store.database import Database
@@ -48,9 +50,11 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
             CSV_COLUMNS,
         )
     else:
+        off = warnings(workers)
         _print(found, paused, workers)
         _print_hindrances(held, limited)
         _print_unknown(unknown)
+        warn(off)
     return 0
 
 
@@ -99,9 +103,12 @@ def _print(found: dict[str, Any], paused: dict[str, Any], workers: list[dict[str
         say(f"\nAll queues are paused {_paused(paused['*'])}; `jobwell queues resume --all` lets them go on.")
     console().print()
     for row in workers:
-        row.update(up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}")
+        row.update(
+            up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", pools=pools_told(row["pools"])
+        )
+    more = [name for name in ("pools", "held") if any(row[name] for row in workers)]
     shown_columns = ("name", "state", "busy", "queues", "up", "silent", "wakeups", "version")
-    table("Workers", workers, shown_columns, "No worker lives: nothing will run.")
+    table("Workers", workers, (*shown_columns, *more), "No worker lives: nothing will run.")
     if not any(row["state"] == "live" for row in workers) and found["states"]["ready"]:
         click.echo("\nJobs wait and no worker lives; start one with `jobwell worker module:app`.", err=True)
 

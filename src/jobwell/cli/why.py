@@ -26,7 +26,8 @@ def why(job: str, output: str, database_url: str | None, schema: str | None) -> 
       lock_held, lock_order, lock_rate   another job holds its lock key, goes first, or was just there
       limit_full, limit_zero             as many run as a limit allows: which, and by which jobs
       rate                               a rate lets nothing in: which, and until when
-      slots_busy, children_busy,
+      slots_busy, slots_none,
+      children_busy, memory_high,
       behind, next                       it waits for its turn
       deadline_passed                    it has waited too long and fails when it is claimed
       running, worker_gone, cancelling   it runs, or what ran it is gone

@@ -81,6 +81,28 @@ class Handle(Generic[R]):
         """As `cancel`, for async code."""
         return await self._client.acancel(self.id, by, why)
 
+    def reprioritize(self, priority: int, *, by: str = "the application", why: str | None = None) -> bool:
+        """Give it another priority while it waits, from the next claim on.
+
+        Args:
+            priority: -100 to 100, higher first within its queue.
+            by: who, for the audit.
+            why: the reason.
+
+        Returns:
+            False where it runs, or is over: a priority counts only while a job waits, and nothing was changed.
+
+        Raises:
+            DeclarationError: it is no priority.
+            NotFound: it is gone (its retention is over), or not committed yet.
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._client.reprioritize(self.id, priority, by, why)
+
+    async def areprioritize(self, priority: int, *, by: str = "the application", why: str | None = None) -> bool:
+        """As `reprioritize`, for async code."""
+        return await self._client.areprioritize(self.id, priority, by, why)
+
     def result(self, timeout: Duration = "30s") -> R:
         """Wait for the job's end and give what it returned. No connection is held while it waits.
 

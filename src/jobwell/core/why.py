@@ -58,7 +58,10 @@ class Facts:
         pause, paused_at, paused_by, paused_why, paused_until: of its queue, or of all ('*').
         holder, holder_started_at: the job that holds its lock key.
         live, serving, knowing: live workers; those that serve its queue; those among them that know its task.
-        slots, busy: of the knowing ones.
+        slots, busy: of the knowing ones; of each that has pools, those of the pool that serves the queue.
+        pooled: how many of them have pools.
+        cost: slots that the job takes; fitting: workers among the knowing ones that have so many free.
+        heavy: it waits where memory is short; held: how many of the knowing ones hold such jobs back, and why one of them does.
         apart: it runs in a child process of a worker, by declaration or because its process died before.
         children, children_busy: of the knowing workers, and how many of them run a job now. Children take no slot.
         worker, worker_there: the one that runs it, and whether it still has its lease.
@@ -68,7 +71,7 @@ class Facts:
         skips: it is dropped where its lock key is held.
         key_wait: seconds until the rate of its lock key lets it in.
         before, before_state: the job that goes first, where its lock keeps order.
-        held: of its task, resources and tenant.
+        holds: on its task, resources and tenant.
         limits: those that have no room.
         pace_above, pace_lane: jobs a second that ended in its queue, and in its lane, in the last minutes; None: too few to tell.
     """
@@ -110,11 +113,17 @@ class Facts:
     apart: bool = False
     children: int = 0
     children_busy: int = 0
+    pooled: int = 0
+    cost: int = 1
+    fitting: int = 1
+    heavy: bool = False
+    held: int = 0
+    held_why: str | None = None
     skips: bool = False
     key_wait: float = 0.0
     before: UUID | None = None
     before_state: str | None = None
-    held: tuple[Held, ...] = ()
+    holds: tuple[Held, ...] = ()
     limits: tuple[Limited, ...] = ()
     pace_above: float | None = None
     pace_lane: float | None = None
@@ -205,7 +214,7 @@ def _hindered(facts: Facts) -> Iterator[Because]:
         ends = f" It resumes by itself at {_at(facts.paused_until)};" if facts.paused_until else ""
         yield Because("paused", f"{what} paused by {facts.paused_by}, for {_since(facts, facts.paused_at)}{why}.{ends}"
                       f" `jobwell queues resume {name}` lets it go on.")  # fmt: skip
-    yield from (_held(facts, hold) for hold in facts.held)
+    yield from (_held(facts, hold) for hold in facts.holds)
     if not facts.live:
         yield Because("no_worker", "No worker lives; start one with `jobwell worker module:app`.")
     elif not facts.serving:
@@ -230,14 +239,16 @@ def _queued(facts: Facts) -> Iterator[Because]:
     yield from _locked(facts)
     for limit in facts.limits:
         yield from _limited(facts, limit)
+    if facts.heavy and facts.knowing and facts.held >= facts.knowing:
+        yield Because("memory_high", f"None of the {facts.knowing} worker(s) that could run it begins heavy tasks now:"
+                      f" {facts.held_why}. It waits until memory is free, or start a worker where there is some.")  # fmt: skip
     if facts.apart and facts.children:  # it takes no slot, but a child
         if facts.children_busy >= facts.children:
             yield Because("children_busy", f"It runs in a child process, and all {facts.children} child(ren) of the"
                           f" {facts.knowing} worker(s) that could run it are busy; it waits for one,"
                           " or set `children` higher, or start more workers.")  # fmt: skip
-    elif facts.knowing and facts.busy >= facts.slots:
-        yield Because("slots_busy", f"All {facts.slots} slot(s) of the {facts.knowing} worker(s) that could run it are busy;"
-                      " it waits for one, or start more workers or slots.")  # fmt: skip
+    elif facts.knowing and (facts.busy >= facts.slots or not facts.fitting):
+        yield _no_slot(facts)
     if facts.above or facts.older:
         above = f"{_count(facts.above)} job(s) of higher priority" if facts.above else ""
         older = f"{_count(facts.older)} older one(s) of its own task and tenant" if facts.older else ""
@@ -287,6 +298,18 @@ def _estimate(facts: Facts) -> str:
 
 def _in(facts: Facts, wait: float) -> str:
     return f"in {text(wait)}, at {_at(facts.now + timedelta(seconds=wait))}"
+
+
+def _no_slot(facts: Facts) -> Because:
+    pools = f" in the pools of the queue {facts.queue!r}" if facts.pooled else ""
+    if not facts.slots:
+        return Because("slots_none", f"The {facts.knowing} worker(s) that could run it have no slots{pools} at this time of"
+                       " the day; it waits for the time table, or start a worker that has.")  # fmt: skip
+    if facts.busy >= facts.slots:
+        return Because("slots_busy", f"All {facts.slots} slot(s){pools} of the {facts.knowing} worker(s) that could run it are"
+                       " busy; it waits for one, or start more workers or slots.")  # fmt: skip
+    return Because("slots_busy", f"It takes {facts.cost} slots, and none of the {facts.knowing} worker(s) that could run it has"
+                   f" so many free{pools}; when its turn comes they are gathered.")  # fmt: skip
 
 
 def _count(number: int) -> str:

@@ -52,7 +52,7 @@ class UpkeepVerbs:
     def lease(self, pruner: Pruner) -> Program[bool]:
         """Take or renew the right to prune, in the transaction of the piece that follows. False: somebody else has it.
 
-        Sets a statement timeout of 5 s and a lock timeout of 1 s for that transaction.
+        Sets a statement timeout of 5 s and a lock timeout of 100 ms for that transaction, and 10 s for standing still in it.
         """
         yield self._statements("upkeep.patience")
         return bool((yield self._statements("upkeep.lease", **pruner.parameters())))

@@ -1,6 +1,7 @@
 """The facts about why a job does not run."""
 
 import dataclasses
+from typing import Any
 from uuid import UUID
 
 from jobwell.core.errors import NotFound
@@ -8,14 +9,17 @@ from jobwell.core.why import CAP, Because, Facts, explain
 from jobwell.store import limits
 from jobwell.store.statements import Program, Statements
 
-_NAMES = tuple(field.name for field in dataclasses.fields(Facts))
+SLOTS = ("slots", "busy", "pooled", "cost", "fitting", "heavy", "held", "held_why")
+KEY = ("skips", "key_wait", "before", "before_state")
+LATER = {*SLOTS[2:], *KEY, "holds", "limits", "pace_above", "pace_lane"}  # found by statements of their own
+_NAMES = (*(field.name for field in dataclasses.fields(Facts) if field.name not in LATER), "tenant")
 PAGES = 256  # of the youngest finished jobs, looked at for their pace
 LATELY = 300.0
 ENOUGH = 5  # jobs for a pace
 
 
 def facts(statements: Statements, job: UUID) -> Program[Facts]:
-    """What there is to know about a job: a few statements, each bounded however many jobs there are.
+    """What there is to know about a job. What a waiting one waits for is read a moment later, in a few statements more.
 
     Raises:
         NotFound: it is nowhere.
@@ -23,21 +27,20 @@ def facts(statements: Statements, job: UUID) -> Program[Facts]:
     rows = yield statements("why.facts", id=job, cap=CAP)
     if not rows:
         raise NotFound(f"there is no job {job}; its retention may be over")
-    *columns, tenant = rows[0]
-    found = Facts(**dict(zip(_NAMES, columns, strict=False)))
-    if found.ended_at is not None or found.state == "running":
-        return found
-    found = dataclasses.replace(found, held=(yield from limits.holding(statements, job)))
-    if found.state != "ready":
-        return found
-    found = dataclasses.replace(found, limits=(yield from limits.behind(statements, job)))
-    if found.lock_key and (rows := (yield statements("why.key", id=job))):
-        skips, wait, before, state = rows[0]
-        found = dataclasses.replace(found, skips=skips, key_wait=wait, before=before, before_state=state)
-    if found.above or found.older:
-        above, lane = yield from _pace(statements, found, tenant)
-        found = dataclasses.replace(found, pace_above=above, pace_lane=lane)
-    return found
+    found = dict(zip(_NAMES, rows[0], strict=True))
+    tenant = found.pop("tenant")
+    if found["ended_at"] is None and found["state"] != "running":
+        found["holds"] = yield from limits.holding(statements, job)
+    if found["state"] == "ready":
+        (slots,) = yield statements("why.slots", id=job)
+        if slots[3] is not None:  # it is still there
+            found |= dict(zip(SLOTS, slots, strict=True))
+        found["limits"] = yield from limits.behind(statements, job)
+        if found["lock_key"] and (rows := (yield statements("why.key", id=job))):
+            found |= dict(zip(KEY, rows[0], strict=True))
+        if found["above"] or found["older"]:
+            found["pace_above"], found["pace_lane"] = yield from _pace(statements, found, tenant)
+    return Facts(**found)
 
 
 def reasons(statements: Statements, job: UUID) -> Program[list[Because]]:
@@ -49,12 +52,10 @@ def reasons(statements: Statements, job: UUID) -> Program[list[Because]]:
     return explain((yield from facts(statements, job)))
 
 
-def _pace(statements: Statements, found: Facts, tenant: str) -> Program[tuple[float | None, float | None]]:
-    rows = yield statements("why.tail", pages=PAGES)
-    page, now = rows[0]
-    rows = yield statements(
-        "why.pace", queue=found.queue, task=found.task, tenant=tenant, page=str(page), now=now, seconds=LATELY
-    )
+def _pace(statements: Statements, found: dict[str, Any], tenant: str) -> Program[tuple[float | None, float | None]]:
+    ((page, now),) = yield statements("why.tail", pages=PAGES)
+    lane = {"queue": found["queue"], "task": found["task"], "tenant": tenant}
+    rows = yield statements("why.pace", **lane, page=str(page), now=now, seconds=LATELY)
     ended, since, own, own_since = rows[0]
     return _a_second(ended, since), _a_second(own, own_since)
 

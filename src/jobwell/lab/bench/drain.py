@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jobwell.core.errors import JobwellError
 from jobwell.core.job import NewJob
 from jobwell.lab import meter, tasks
+from jobwell.lab.bench.bare_io import bare_io
 from jobwell.lab.bench.place import SLOTS, Bench, frozen
 from jobwell.lab.bench.result import Result
 
@@ -38,13 +39,21 @@ def drain(bench: Bench, jobs: int, *, processes: int = 1) -> Result:
 
 
 def io(bench: Bench, jobs: int) -> Result:
-    """Async jobs that wait 50 ms on 100 slots, from the first start to the last commit, against the ideal: 2,000 a second."""
+    """Async jobs that wait 50 ms on 100 slots, from the first start to the last commit, against the ideal: 2,000 a second.
+
+    And against a bare loop that has the same slots: between two jobs of a slot lie two commits, which no loop can leave out.
+    """
     ideal = IO_SLOTS / NAP
+    bench.say(f"the bare loop over {jobs:,} jobs")
+    bench.fill(jobs)
+    bench.run("vacuum")
+    bare = bare_io(bench, IO_SLOTS, NAP)
     found = _work_off(bench, jobs, processes=1, slots=IO_SLOTS, make=lambda _: tasks.nap.job(seconds=NAP))
     return Result(
         scenario="io", jobs=jobs,
         figures={
-            "jobs_per_s": found.rate, "ideal_per_s": ideal, "ratio": found.rate / ideal, "worker_cpu_us": found.worker_cpu,
+            "jobs_per_s": found.rate, "ideal_per_s": ideal, "ratio": found.rate / ideal, "bare_per_s": bare,
+            "bare_ratio": found.rate / bare, "worker_cpu_us": found.worker_cpu,
             "server_cpu_us": found.server_cpu, "rss_mb": found.memory,
         },
     )  # fmt: skip

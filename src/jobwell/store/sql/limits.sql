@@ -49,6 +49,10 @@ on conflict (gate) do update set task = excluded.task, resources = excluded.reso
        (excluded.task, excluded.resources, excluded.busy, excluded.ordered, excluded.key_rates::text)
     or k.seen_at < excluded.seen_at - interval '1 hour';
 
+-- name: adopt
+-- A gate of a known task that no worker has told of: found by its jobs.
+insert into jobwell.gates (gate, task, resources) values (:gate, :task, :resources) on conflict (gate) do nothing;
+
 -- name: set
 -- What an operator sets goes before what code declares, until it is cleared or its time is over.
 insert into jobwell.limits as l (kind, name, per, override, set_at, set_by, set_why, set_until)

@@ -68,3 +68,19 @@ with recent as materialized (
 select count(*)::integer, extract(epoch from :now::timestamptz - min(finished_at))::float8,
        count(*) filter (where own)::integer, extract(epoch from :now::timestamptz - min(finished_at) filter (where own))::float8
   from recent;
+
+-- name: slots
+-- What the workers that know a job's task have for it: of each that has pools, the one that serves its queue. `may`: with borrowed ones.
+with j as materialized (
+  select c.queue, c.task, coalesce((k.spec ->> 'cost')::integer, 1) as cost, k.spec ->> 'memory' is not null as memory
+    from jobwell.jobs c left join jobwell.catalog k on k.task = c.task where c.id = :id),
+w as materialized (
+  select coalesce(p.may, w.slots) as slots, coalesce(p.busy, w.busy) as busy, p.may is not null as pooled, w.held, j.cost
+    from j join jobwell.workers w on w.state = 'live' and w.lease_until > jobwell.now() and j.queue = any (w.queues)
+                                 and (w.tasks = '{}' or j.task = any (w.tasks))
+    left join lateral (
+      select k.may, k.busy from json_to_recordset(w.pools) k(queues json, may integer, busy integer)
+       where j.queue in (select json_array_elements_text(k.queues)) limit 1) p on true)
+select coalesce(sum(slots), 0)::integer, coalesce(sum(busy), 0)::integer, count(*) filter (where pooled)::integer,
+       (select cost from j), count(*) filter (where slots - busy >= cost)::integer,
+       coalesce((select memory or cost > 1 from j), false), count(*) filter (where held <> '')::integer, max(held) from w;

@@ -40,6 +40,8 @@ def publish(statements: Statements, worker: UUID, catalog: Catalog, rows: Iterab
     found = yield statements(
         "limits.publish", worker=worker, edition=edition(rows), given=orjson.dumps([row.stored() for row in rows]).decode()
     )
+    if found[0][0]:
+        yield statements("limits.adopt_running")
     return int(found[0][0])
 
 
@@ -59,6 +61,7 @@ def put(
     yield statements(
         "limits.set", kind=kind, name=name, per=per, override=orjson.dumps(override).decode(), actor=actor, why=why, until=until
     )
+    yield statements("limits.adopt_running")
     yield statements("control.wake_all")
 
 

@@ -134,6 +134,9 @@ gone as (
   delete from jobwell.limits where set_until <= (select jobwell.now()) and not declared returning 1)
 select (select count(*) from cleared)::integer + (select count(*) from gone)::integer;
 
+-- name: adopt_running
+select jobwell.adopt_running();
+
 -- name: forget_uses
 select jobwell.forget_uses(:limit);
 

@@ -3,6 +3,7 @@
 from jobwell.app import App, Tasks
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
+    BatchTooLarge,
     Conflict,
     DeclarationError,
     EnqueueError,
@@ -12,6 +13,7 @@ from jobwell.core.errors import (
     JobwellError,
     NotFound,
     PayloadTooLarge,
+    QueueFull,
     ResultError,
     ResultExpired,
     ResultMismatch,
@@ -24,7 +26,10 @@ from jobwell.core.errors import (
     WaitTimeout,
 )
 from jobwell.core.job import NewJob
+from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.pools import Pool
+from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed
 from jobwell.core.task import Lock
 
@@ -33,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Backoff",
+    "BatchTooLarge",
     "Conflict",
     "Context",
     "DeclarationError",
@@ -43,10 +49,16 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobwellError",
+    "Limit",
     "Lock",
     "NewJob",
     "NotFound",
     "PayloadTooLarge",
+    "Pool",
+    "Pressure",
+    "Queue",
+    "QueueFull",
+    "Rate",
     "Reject",
     "ResultError",
     "ResultExpired",
@@ -60,6 +72,7 @@ __all__ = [
     "StoreUnavailable",
     "SyncContext",
     "Tasks",
+    "Tier",
     "TransactionMisuse",
     "WaitTimeout",
 ]

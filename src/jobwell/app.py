@@ -16,10 +16,11 @@ from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
-from jobwell.core.errors import DeclarationError
+from jobwell.core.errors import DeclarationError, SettingsError
 from jobwell.core.job import NewJob
 from jobwell.core.limiting import Limiting
 from jobwell.core.limits import Limit, Rates
+from jobwell.core.queues import Queue, bounded
 from jobwell.core.retry import RetryRule
 from jobwell.core.size import Size
 from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
@@ -86,6 +87,7 @@ class Tasks:
         keep_result: bool = True,
         on_lost: OnLost = "retry",
         on_lease_lost: OnLeaseLost = "stop",
+        cost: int = 1,
         resources: Iterable[str] = (),
         concurrency: int | None = None,
         rate: Rates | None = None,
@@ -123,6 +125,8 @@ class Tasks:
                 it may run again.
             on_lease_lost: of an attempt whose worker cannot renew its lease: "stop" ends it (the default: another worker may have
                 it soon), "finish" gives it the grace; its outcome counts only if nobody else has the job.
+            cost: slots of its worker that a job takes: 4 for one that is as heavy as four others. Not in a process, which takes a
+                child and no slot.
             resources: names of what it uses (`app.resource`): a limit or a hold on one of them counts for all tasks that name it.
             concurrency: jobs of it at once, in the whole fleet.
             rate: how often it may start: "10/s", or several windows: ("10/s", "1000/h").
@@ -153,7 +157,8 @@ class App(Tasks, Limiting, Asking):
 
     Args:
         database_url: "postgresql://…", or "embedded" to try things out (default: JOBWELL_DATABASE_URL, then the file).
-        queues: names of queues besides the standard ones (critical, notifications, default, bulk, reports).
+        queues: names of queues besides the standard ones (critical, notifications, default, bulk, reports); or `Queue("bulk",
+            soft=…, hard=…)`, for a new one or a standard one with a limit.
         discover: patterns of modules that declare tasks, such as "shop.*.tasks"; imported by `load`, which workers and the
             command line call.
         middleware: code around every attempt, outermost first: `async def timing(ctx, call): …; return await call()`.
@@ -167,7 +172,7 @@ class App(Tasks, Limiting, Asking):
         self,
         database_url: str | None = None,
         *,
-        queues: str | Iterable[str] = (),
+        queues: str | Queue | Iterable[str | Queue] = (),
         discover: str | Iterable[str] = (),
         middleware: Iterable[Any] = (),
         **settings: Any,
@@ -177,7 +182,10 @@ class App(Tasks, Limiting, Asking):
         self._given = {"database_url": database_url, **settings}
         self.overridden: dict[str, Any] = {}
         self.settings: Settings = setting.load(self._given)
-        self.queues = declare_queues((queues,) if isinstance(queues, str) else queues)
+        declared = (queues,) if isinstance(queues, str | Queue) else tuple(queues)
+        self.queues = declare_queues(queue.name if isinstance(queue, Queue) else queue for queue in declared)
+        self._bounded = [queue for queue in declared if isinstance(queue, Queue)]
+        self._check_bounded()
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
         self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
@@ -196,7 +204,12 @@ class App(Tasks, Limiting, Asking):
         """What stores jobs."""
         from jobwell.client.client import Client
 
-        return Client(self.database, self.catalog)
+        return Client(self.database, self.catalog, self.bounded_queues)
+
+    @property
+    def bounded_queues(self) -> Mapping[str, Queue]:
+        """The queues whose length has a limit, as declared here or set by operators (`queue_lengths`)."""
+        return bounded(self._bounded, self.settings.queue_lengths)
 
     def include(self, *groups: Tasks) -> None:
         """Take tasks in that were declared on `Tasks()`.
@@ -257,28 +270,31 @@ class App(Tasks, Limiting, Asking):
                 self.include(*(value for value in vars(module).values() if isinstance(value, Tasks) and value is not self))
         self.catalog.check()
 
-    def enqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
+    def enqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None, spread: Duration | None = None) -> Any:
         """Store many jobs in bounded memory: all or nothing.
 
         Args:
             jobs: `task.job(…)` for each; a generator is read as it is stored.
             conn: what `within` takes (default: what the innermost `within` was given, or a connection of our own). All or
                 nothing is a savepoint of the caller's transaction from 200 jobs on, and one statement below.
+            spread: a duration over which the jobs become due, evenly, from now on: in input order where `jobs` has a length,
+                and in another order where it is a stream. A job's own `run_after` is added to its place.
 
         Returns:
             The ids in input order, a sequence of 16 bytes each.
 
         Raises:
             EnqueueError: with the position of the job; also for the same job twice. Nothing was stored.
+            BatchTooLarge, QueueFull: there are more than `batch_limit`, or than a queue takes. Nothing was stored.
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. On the caller's connection errors stay those of its driver.
             Exception: what the caller's own generator raises, unchanged. Nothing was stored.
         """
-        return self.client.put_many(jobs, conn)
+        return self.client.put_many(jobs, conn, spread)
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None) -> Any:
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None, spread: Duration | None = None) -> Any:
         """As `enqueue_many`, for async code."""
-        return await self.client.aput_many(jobs, conn)
+        return await self.client.aput_many(jobs, conn, spread)
 
     def within(self, connection: Any) -> AbstractContextManager[Any]:
         """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.
@@ -310,7 +326,14 @@ class App(Tasks, Limiting, Asking):
         """
         self._given.update(settings)
         self.settings = setting.load(self._given)
+        self._check_bounded()
         self.overridden.update(settings)  # for child processes, which import the module anew
+
+    def _check_bounded(self) -> None:
+        for queue in self.bounded_queues:
+            if queue not in self.queues:
+                have = ", ".join(self.queues)
+                raise SettingsError(f"queue_lengths: the app declares no queue {queue!r}; declared are {have}")
 
     def close(self) -> None:
         """Give the connections back. The app can be used again afterwards."""

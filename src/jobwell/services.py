@@ -11,6 +11,7 @@ from uuid import UUID
 
 from jobwell.app import App
 from jobwell.core.errors import JobwellError, SettingsError
+from jobwell.core.pools import EVERYTHING
 from jobwell.runtime import signals
 from jobwell.settings import Settings
 from jobwell.store import migrations
@@ -39,7 +40,8 @@ def run_worker(app: App, *, queues: Sequence[str] = (), slots: int | None = None
     app.load()
     if not len(app.catalog):
         raise SettingsError("the app declares no tasks; a worker would have nothing to do")
-    for queue in queues or app.settings.queues:
+    pooled = [queue for pool in app.settings.pools for queue in pool.queues if queue != EVERYTHING]
+    for queue in queues or app.settings.queues or pooled:
         if queue not in app.queues:
             near = difflib.get_close_matches(queue, app.queues, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from jobwell.core import duration
+from jobwell.core import duration, pools, queues
 from jobwell.core.errors import DeclarationError, SettingsError
+from jobwell.core.pools import Pool
+from jobwell.core.size import memory_limit
 
 NO_URL = (
     "no database is set: give JOBWELL_DATABASE_URL=postgresql://user@host/database (any PostgreSQL 15 or newer),"
@@ -45,6 +47,14 @@ def _whole(value: Any, name: str) -> int:
         raise SettingsError(f"{name}={value!r} is not a whole number") from None
 
 
+def _flag(value: Any, name: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    found = known.get(str(value).strip().lower())
+    if found is None:
+        raise SettingsError(f"{name}={value!r} must be true or false")
+    return found
+
+
 def _words(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
@@ -53,10 +63,28 @@ def _words(value: Any, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _limits(value: Any, name: str) -> tuple[str, ...]:
+    found = _words(value, name)
+    for word in found:
+        queues.read(word)
+    return found
+
+
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise SettingsError(f"{name}={value!r} must be a text")
     return value
+
+
+def _pools(value: Any, name: str) -> tuple[Pool, ...]:
+    del name  # a pool says its own
+    return pools.read(value)
+
+
+def _memory(value: Any, name: str) -> str:
+    if value != "":
+        memory_limit(value, name)
+    return str(value)
 
 
 def _pooler(value: Any, name: str) -> str:
@@ -79,16 +107,21 @@ class Settings:
     schema: str = _setting("jobwell", "the schema that holds the tables")
     app: str = _setting("", "module:attribute of the App, for the command line")
     queues: tuple[str, ...] = _setting((), "the queues a worker serves; empty: all that the app declares", _words)
+    queue_lengths: tuple[str, ...] = _setting((), "limits of queues, before those in the code: bulk=50000/200000", _limits)
     processes: int = _setting(1, "worker processes", _whole)
     slots: int = _setting(100, "jobs at once in each process", _whole)
+    pools: tuple[Pool, ...] = _setting((), "slots by queues, as name=queues:slots; empty: one pool of all", _pools)
+    memory_high: str = _setting("", "above it heavy tasks wait: 80% of the memory, or 6GB of a worker; empty: never", _memory)
     children: int = _setting(2, "child processes of each worker, for tasks with executor='process' and for suspects", _whole)
     lease: float = _setting(10.0, "a worker that is silent for so long is dead and its jobs are rescued", _duration)
     unknown_after: float = _setting(86400.0, "how long jobs wait for a worker that knows their task", _duration)
     hang: float = _setting(600.0, "a worker process without a sign of life for so long is killed by its supervisor", _duration)
     health: str = _setting("", "where the supervisor answers /healthz and /readyz: a port, or host:port; empty: nowhere")
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
+    strict_priority: bool = _setting(default=False, about="lower priorities wait while a higher one has jobs", read=_flag)
     poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
     payload_limit: int = _setting(256 * 1024, "the largest arguments of one job", _whole)
+    batch_limit: int = _setting(1_000_000, "the most jobs in one call of enqueue_many", _whole)
     result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)
     retention: float = _setting(7 * 86400.0, "how long finished jobs and their results are kept", _duration)
     connect_timeout: float = _setting(10.0, "how long to wait for a connection", _duration)
@@ -104,11 +137,13 @@ class Settings:
             ("processes", 1, 64), ("slots", 1, 10_000), ("children", 1, 256), ("lease", 2, 3600), ("grace", 0, 86400),
             ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),
             ("hang", 10, 86400), ("retention", 3600, 3660 * 86400), ("unknown_after", 60, 3660 * 86400),
-            ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
+            ("batch_limit", 1, 1_000_000_000), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
         ):  # fmt: skip
             value = getattr(self, name)
             if not least <= value <= most:
                 raise SettingsError(f"{name}={value:g} is out of range; it must be from {least:g} to {most:g}")
+        if self.pools and self.queues:
+            raise SettingsError("queues and pools are both set; the pools name their queues, so leave `queues` out")
         if self.log not in LOGS:
             raise SettingsError(f"log={self.log!r} is not known; there are {', '.join(LOGS)}")
         for name in ("database_url", "direct_url"):
@@ -124,6 +159,11 @@ class Settings:
         if not self.database_url:
             raise SettingsError(NO_URL)
         return self.database_url
+
+    @property
+    def all_slots(self) -> int:
+        """Slots of a process: as they are set, or those of its pools together at the most."""
+        return pools.peak(self.pools) if self.pools and "slots" not in self.origins else self.slots
 
     @property
     def beat(self) -> float:
@@ -142,7 +182,8 @@ class Settings:
             elif entry.metadata["read"] is _duration:
                 shown = duration.text(value)
             else:
-                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
+                parts = value if isinstance(value, tuple) else (value,)
+                shown = (" " if entry.name == "pools" else ", ").join(map(str, parts))
             rows.append((entry.name, shown, self.origins.get(entry.name, "default"), entry.metadata["about"]))
         return rows
 

@@ -38,6 +38,7 @@ async def fill(app: App, conn: Conn, *, failed: int, good: int) -> Desk:
 
 
 async def test_g11_retry_touches_exactly_what_failed_and_the_second_click_nothing(app: App, conn: Conn) -> None:
+    """Case G11."""
     desk = await fill(app, conn, failed=37, good=200)
     before = desk.all("select id, finished_at, result::text from finished order by id")
     chosen = Selection(task="item")

@@ -8,10 +8,11 @@ from tests.architecture.helpers import SRC
 
 # fmt: off
 NAMES = [
-    "App", "Backoff", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed", "InvalidArguments",
-    "JobCancelled", "JobFailed", "JobwellError", "Lock", "NewJob", "NotFound", "PayloadTooLarge", "Reject",
-    "ResultError", "ResultExpired", "ResultMismatch", "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError",
-    "Snooze", "StoreError", "StoreUnavailable", "SyncContext", "Tasks", "TransactionMisuse", "WaitTimeout",
+    "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed",
+    "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
+    "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResultError", "ResultExpired", "ResultMismatch",
+    "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable", "SyncContext",
+    "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",
 ]
 # fmt: on
 

@@ -85,7 +85,14 @@ def test_nothing_matches_is_no_error(cli: Cli) -> None:
 
 
 def test_every_new_command_has_a_manual(cli: Cli) -> None:
-    for command in (("queues", "pause"), ("queues", "resume"), ("jobs", "cancel"), ("jobs", "retry"), ("actions", "resume")):
+    for command in (
+        ("queues", "pause"),
+        ("queues", "resume"),
+        ("jobs", "cancel"),
+        ("jobs", "retry"),
+        ("jobs", "priority"),
+        ("actions", "resume"),
+    ):
         said = cli(*command, "--help")
         assert said.code == 0
         assert "Exit code" in said.out
@@ -166,3 +173,28 @@ def test_a_filter_that_nothing_fits_is_no_success(app: App, conn: Conn, cli: Cli
         assert sentence in said.err
     for name, value in (("--queue", "bulk"), ("--task", "shop.invoice"), ("--task", "mail")):  # nobody has published 'mail'
         assert cli(*command.split(), name, value).code == 0
+
+
+def test_a_priority_is_changed_by_id_and_by_filter_with_a_preview(app: App, conn: Conn, cli: Cli) -> None:
+    jobs = fill(app, 10)
+    assert cli("jobs", "priority", jobs[1]).code == 2  # to what?
+    assert cli("jobs", "priority", jobs[1], "--to", "101").code == 2
+    assert cli("jobs", "priority", "--to", "5").code == 2
+    one = cli("jobs", "priority", jobs[1], "--to", "90", "--why", "on the phone", "--by", "olga")
+    assert (one.code, one.out) == (0, "1 job(s) wait with priority 90 now\n")
+    preview = cli("jobs", "priority", "--tenant", "b", "--to", "-50")
+    assert (preview.code, "would give priority -50 to 5 job(s)" in preview.err) == (2, True)
+    many = cli("jobs", "priority", "--tenant", "b", "--to", "-50", "--yes", "-o", "json").json
+    assert (many["changed"], many["finished"]) == (5, True)
+    assert conn.execute("select rank, count(*) from jobs group by 1 order by 1").fetchall() == [(10, 1), (100, 4), (150, 5)]
+    assert "jobs.priority to -50" in cli("actions", "list").out
+    assert cli("actions", "list", "-o", "json").json[0]["to"] == -50
+    conn.execute(
+        "update jobs set state = 'running', worker = gen_random_uuid(), claim_id = gen_random_uuid() where id = %s", [jobs[1]]
+    )
+    late = cli("jobs", "priority", jobs[1], "--to", "1")
+    assert (late.code, "it is running, and a priority counts only while a job waits" in late.err) == (4, True)
+    audit = conn.execute(
+        "select actor, detail ->> 'to', detail ->> 'why' from audit where action = 'jobs.priority' order by id limit 1"
+    )
+    assert audit.fetchall() == [("olga", "90", "on the phone")]

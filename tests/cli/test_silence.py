@@ -21,6 +21,7 @@ def why(cli: Cli, job: Any) -> str:
 
 
 async def test_k6_each_place_where_work_is_not_done_leaves_a_sign(app: App, conn: Conn, cli: Cli) -> None:
+    """Case K6."""
     desk = Desk(app, conn)
 
     @app.task(name="plain", result_ttl="1s")
@@ -63,6 +64,7 @@ async def test_k6_each_place_where_work_is_not_done_leaves_a_sign(app: App, conn
 
 
 def test_k6_a_task_that_nobody_knows_is_named_by_the_status(app: App, conn: Conn, cli: Cli) -> None:
+    """Case K6."""
     conn.execute(
         "insert into workers (id, lease_until, pid, host, name, version, slots, queues, tasks) values"
         " (gen_random_uuid(), now() + interval '1 hour', 1, 'h', 'h/1', '0', 1, '{default}', '{other}')"

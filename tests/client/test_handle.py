@@ -37,6 +37,19 @@ async def test_an_async_handle_does_the_same(aapp: App, note: Task[..., None]) -
     assert await handle.astatus() == "scheduled"
 
 
+def test_a_handle_tells_why_it_does_not_run(note: Task[..., None]) -> None:
+    because = note.using(run_after="1h").enqueue(1).why()
+    assert [one.code for one in because] == ["not_due", "no_worker"]
+    assert "No worker lives" in because[1].sentence
+
+
+@pytest.mark.asyncio
+async def test_an_async_handle_tells_why_too(aapp: App, note: Task[..., None]) -> None:
+    assert [one.code for one in await (await note.aenqueue(1)).awhy()] == ["no_worker"]
+    with pytest.raises(NotFound):
+        await aapp.handle(new_id()).awhy()
+
+
 def test_a_job_that_is_gone_or_not_committed_is_not_found(note: Task[..., None], conn: Connection[Any], caller: Any) -> None:
     handle = note.enqueue(1)
     conn.execute("delete from jobs")

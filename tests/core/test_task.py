@@ -68,7 +68,8 @@ def test_the_executor_follows_the_kind_of_function() -> None:
         ({"name": "has space"}, "task name 'has space'"), ({"name": "x" * 201}, "task name"), ({"name": "1st"}, "task name"),
         ({"name": "nul\x00"}, "task name"), ({"name": "new\nline"}, "task name"), ({"name": "end\n"}, "task name"),
         ({"dedup": "employee_id"}, "dedup is not available in this release"),
-        ({"resources": ("smtp",)}, "resources is not available in this release"), ({"resources": "smtp"}, "resources is not available"),
+        ({"resources": "smtp"}, r"resources='smtp' must be a tuple of names; write resources=\('smtp',\)"), ({"resources": ("a b",)}, "'a b'"),
+        ({"concurrency": -1}, "concurrency=-1"), ({"rate": "often"}, "rate 'often' cannot be read"), ({"limits": (5,)}, "limits="),
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_refused_with_what_would_be_right(options: dict[str, Any], said: str) -> None:

@@ -3,10 +3,14 @@
 import asyncio
 import ctypes
 import os
+import signal
+import socket
+import time
+from datetime import datetime
 
 import psycopg
 
-from jobwell import App, Fixed
+from jobwell import App, Context, Fixed, Lock, Retry
 from tests.waiting import apause, pause
 
 app = App()
@@ -72,6 +76,106 @@ async def spin_inside(job: str) -> None:
             pass
 
     await asyncio.gather(inside())
+
+
+@app.task(name="hurried", timeout="6s", retry=Fixed("10ms", attempts=1))
+async def hurried(seconds: float, job: str) -> str:
+    """Take so long, with a time limit."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    return job
+
+
+@app.task(name="patient", retry=Fixed("10ms", attempts=3, jitter=0))
+async def patient(ctx: Context, until: str, job: str) -> str:
+    """Ask once to be called again at that moment."""
+    if ctx.attempt == 1:
+        raise Retry("not yet", after=datetime.fromisoformat(until))
+    await mark(job, 0, "start")
+    return job
+
+
+@app.task(name="one_at_a_time", lock=Lock("key"))
+async def one_at_a_time(seconds: float, job: str, key: str) -> str:
+    """Take so long; never two of one key at once."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    await mark(job, 0, "end")
+    return job
+
+
+@app.task(name="doze")
+async def doze(seconds: float, job: str) -> str:
+    """Block the loop for so long, as a library does that knows no loop."""
+    await mark(job, 0, "start")
+    pause(seconds)
+    return job
+
+
+@app.task(name="compute")
+def compute(seconds: float, job: str) -> str:
+    """Keep the interpreter busy for so long, on a thread."""
+    asyncio.run(mark(job, 0, "start"))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return job
+
+
+@app.task(name="plain")
+def plain(seconds: float, job: str) -> str:
+    """Take so long, on a thread."""
+    asyncio.run(mark(job, 0, "start"))
+    pause(seconds)
+    return job
+
+
+@app.task(name="recv", timeout="1s", retry=Fixed("1m", attempts=3))
+def recv(port: int, job: str) -> bytes:
+    """Wait for a peer that says nothing."""
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        asyncio.run(mark(job, 0, "start"))
+        return peer.recv(1)
+
+
+@app.task(name="pay", on_lost="fail")
+async def pay(seconds: float, job: str) -> str:
+    """What must not be repeated blindly."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    return job
+
+
+@app.task(name="deadly")
+async def deadly(how: str, job: str) -> None:
+    """Kill the process in one of three ways."""
+    await mark(job, 0, "start")
+    if how == "exit":
+        os._exit(1)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.string_at(0)
+
+
+@app.task(name="deadly_apart", executor="process")
+def deadly_apart(job: str) -> None:
+    """Kill its child."""
+    asyncio.run(mark(job, 0, "start"))
+    os._exit(9)
+
+
+@app.task(name="quiet")
+async def quiet(seconds: float, job: str) -> str:
+    """Take so long, and need no database at the end."""
+    await mark(job, 0, "start")
+    await apause(seconds)
+    return job
+
+
+@app.task(name="relay", executor="process")
+def relay(job: str) -> None:
+    """Enqueue another one, over this process's own connection."""
+    quiet.enqueue(0.0, job)
 
 
 @app.task(name="letter")

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +35,38 @@ class Fleet:
         self.log = log
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, processes: int = 1, slots: int = 10, **settings: object) -> "subprocess.Popen[bytes]":
+    def start(self, processes: int = 1, slots: int = 10, **settings: Any) -> "subprocess.Popen[bytes]":
         """Start a supervisor and wait for its workers."""
+        return self.several(1, processes, slots, **settings)[0]
+
+    def several(
+        self, count: int, processes: int = 1, slots: int = 10, environ: Mapping[str, str] = {}, **settings: object
+    ) -> "list[subprocess.Popen[bytes]]":
+        """Start supervisors at once, and wait for all their workers.
+
+        Args:
+            environ: beside the settings.
+        """
         before = self.live()
+        made = [self.launch(processes, slots, environ, **settings) for _ in range(count)]
+        until(
+            lambda: self.live() >= before + count * processes or any(each.poll() is not None for each in made),
+            timeout=60,
+            what="their workers live",
+        )
+        assert all(each.poll() is None for each in made), self.log.read_text()
+        return made
+
+    def launch(self, processes: int, slots: int, environ: Mapping[str, str], **settings: object) -> "subprocess.Popen[bytes]":
+        """Start a supervisor and wait for nothing."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBWELL_")}
         given = {"lease": f"{LEASE}s", "grace": "2s", "database_url": self.url, "schema": self.schema, **settings}
-        environ = clean | {f"JOBWELL_{name.upper()}": str(value) for name, value in given.items()}
+        clean |= {f"JOBWELL_{name.upper()}": str(value) for name, value in given.items()} | dict(environ)
         command = [sys.executable, "-m", "jobwell", "worker", "tests.crash.app_under_test:app", "--processes", str(processes),
                    "--slots", str(slots), "--queues", "default", "--log", "text"]  # fmt: skip
         with self.log.open("ab") as log:
-            supervisor = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            supervisor = subprocess.Popen(command, env=clean, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.started.append(supervisor)
-        until(lambda: self.live() >= before + processes or supervisor.poll() is not None, what="its workers live")
-        assert supervisor.poll() is None, self.log.read_text()
         return supervisor
 
     def live(self) -> int:

@@ -1,22 +1,12 @@
-"""User code that stops everything in its process: the loop, or even the interpreter."""
+"""User code that stops everything in its process: threads, the loop, or even the interpreter (cases C1, C2 and A6)."""
+
+import socket
 
 from jobwell import App
 from tests.crash import app_under_test as tasks
 from tests.crash.conftest import LEASE, SIGSTOP, Fleet
 from tests.crash.test_poison import put
 from tests.waiting import until
-
-
-def test_a6_code_that_holds_the_interpreter_lock_keeps_its_lease_and_runs_once(app: App, fleet: Fleet) -> None:
-    shop = put(app, fleet)
-    fleet.start(slots=5)
-    shop.enqueue_many([tasks.clutch.job(3 * LEASE, "c")])
-    until(lambda: fleet.marks("start") == 1)
-    fleet.start(slots=5)  # another one, which would rescue it
-    until(lambda: fleet.finished() == 1, timeout=10 * LEASE)
-    shop.close()
-    assert fleet.marks("start") == 1
-    assert fleet.one("select count(*) from attempts") == 0
 
 
 def test_a_worker_that_is_stopped_from_outside_is_not_spoken_for(app: App, fleet: Fleet) -> None:
@@ -42,6 +32,7 @@ def test_a_silent_worker_is_killed_in_the_end(app: App, fleet: Fleet) -> None:
 
 
 def test_c2_a_loop_that_is_blocked_over_the_limit_is_left_behind(app: App, fleet: Fleet) -> None:
+    """Case C2."""
     shop = put(app, fleet)
     fleet.start(slots=5)
     shop.enqueue_many([tasks.nap.job(4.0, str(n)) for n in range(3)])
@@ -91,3 +82,23 @@ def test_a_worker_that_loses_its_lease_leaves_no_suspects(app: App, fleet: Fleet
     until(lambda: fleet.one("select count(*) from attempts where outcome = 'lost'") == 2, timeout=30)
     shop.close()
     assert fleet.one("select sum(crashes) from jobs") == 0
+
+
+def test_c1_when_every_thread_is_stuck_the_process_is_replaced_and_the_rest_runs(app: App, fleet: Fleet) -> None:
+    """Case C1: a silent peer, and as many that listen to it as there are slots."""
+    shop = put(app, fleet)
+    supervisor = fleet.start(slots=4)
+    (first,) = fleet.children(supervisor)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        shop.enqueue_many([tasks.recv.job(silent.getsockname()[1], f"r{n}") for n in range(4)])
+        until(lambda: fleet.marks("start") == 4, timeout=30)
+        shop.enqueue_many([tasks.quiet.job(0.0, f"q{n}") for n in range(20)])
+        until(lambda: fleet.finished() == 20, timeout=30, what="the quick ones run")
+    shop.close()
+    assert not first.is_running()
+    assert "ended with code 4" in fleet.log.read_text()
+    found = fleet.rows("select task, state, failures, crashes, losses from jobs")
+    assert found == [("recv", "retrying", 1, 0, 0)] * 4
+    assert fleet.rows("select distinct outcome, error_type from attempts where outcome <> 'succeeded'") == [
+        ("retrying", "TimeLimit")
+    ]

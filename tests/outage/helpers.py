@@ -77,6 +77,10 @@ class Proxy:
                 for ends in ((client, server), (server, client)):
                     threading.Thread(target=line.pump, args=ends, daemon=True).start()
 
+    def lead_to(self, host: str, port: int) -> None:
+        """New connections go there; those that there are go on."""
+        self._target = (host, port)
+
     def fall_silent(self) -> None:
         """Every connection is forgotten without a word, for good; new ones are taken and get no answer."""
         self._silent = True

@@ -238,6 +238,18 @@ def test_doctor_says_what_it_found(
     assert (pooler, wakeups) == ("none", "notify")
 
 
+async def test_a_pooler_among_several_hosts_is_found(bouncer: Bouncer, schema: str, desk: Desk) -> None:
+    url = bouncer.url.replace("@", "@127.0.0.1:1,")
+    app = App(url, schema=schema)
+    ran: list[int] = []
+    note = note_of(app, ran)
+    async with working(app, slots=2):
+        await note.aenqueue(1)
+        await auntil(lambda: ran == [1])
+    assert app.database.pooled
+    await app.aclose()
+
+
 async def test_a_restart_of_the_pooler_heals(bouncer: Bouncer, schema: str, pooled: App, desk: Desk) -> None:
     ran: list[int] = []
     note = note_of(pooled, ran)

@@ -56,15 +56,18 @@ async def race(app: App, desk: Desk, rounds: int) -> None:
 
 
 async def test_c4_the_final_state_is_what_really_happened(app: App, conn: "Connection[Any]") -> None:
+    """Case C4."""
     await race(app, Desk(app, conn), 300)
 
 
 @pytest.mark.long
 async def test_c4_at_full_length(app: App, conn: "Connection[Any]") -> None:
+    """Case C4."""
     await race(app, Desk(app, conn), 2000)
 
 
 async def test_c5_a_cancel_while_no_worker_lives_is_not_forgotten(app: App, conn: "Connection[Any]") -> None:
+    """Case C5."""
     desk, ran = Desk(app, conn), []
 
     @app.task(name="note")

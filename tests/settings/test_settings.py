@@ -244,3 +244,17 @@ def test_a_password_that_is_not_escaped_is_masked_whole(password: str) -> None:
     assert masked(f"postgresql://u:{password}@db/x") == "postgresql://u:***@db/x"
     assert masked(f"postgresql://u/v:{password}@db/x") == "postgresql://***@db/x"
     assert masked("postgresql://u@db/x") == "postgresql://u@db/x"
+
+
+@pytest.mark.parametrize(
+    ("given", "strict"), [("true", True), ("1", True), ("on", True), (True, True), ("no", False), ("0", False)]
+)
+def test_a_switch_is_read_from_words(tmp_path: Path, given: str | bool, strict: bool) -> None:
+    assert loaded(tmp_path, strict_priority=given).strict_priority is strict
+    if isinstance(given, str):
+        assert loaded(tmp_path, {"JOBWELL_STRICT_PRIORITY": given}).strict_priority is strict
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="JOBWELL_STRICT_PRIORITY: strict_priority='maybe' must be true or false"):
+        loaded(tmp_path, {"JOBWELL_STRICT_PRIORITY": "maybe"})

@@ -319,3 +319,15 @@ def test_what_waits_costs_the_claim_nothing(large: Table) -> None:
         "insert into jobwell.jobs (id, queue, gate, task, tenant) select gen_random_uuid(), 'parked', 1, 'task', 't1' from generate_series(1, 10)"
     )
     assert claim_cost(large, ["parked"], want=10, times=1) < 800
+
+
+@pytest.mark.parametrize("cap", [50, 1_000_000])
+def test_the_length_of_a_queue_is_counted_in_its_index_and_no_further_than_asked(table: Table, cap: int) -> None:
+    """One queue of many, beside parked jobs. The figure is thrown away, so that it is counted."""
+    table.do("truncate jobwell.queue_lengths")
+    ((ready,),) = table.run("select count(*) from jobwell.jobs where state = 'ready' and queue = 'q7'")
+    found: list[tuple[Any, ...]] = []
+    check(
+        table, lambda: found.extend(table.run("select length from jobwell.queue_length('q7', %s)", [cap])), bound=min(cap, ready)
+    )
+    assert found == [(min(cap, ready),)]

@@ -13,7 +13,7 @@ from jobwell.core.limits import Declared, Kind, Per, Rates, rates
 from jobwell.store import limits
 from jobwell.store.jobs import Batch, Claimed
 from jobwell.store.statements import run
-from jobwell.worker.fetcher import Rotation
+from jobwell.worker.streams import Rotation
 from tests.store.helpers import DONE, GATE, TASK, Hand, Store, ids
 
 

@@ -10,7 +10,7 @@ import pytest
 from jobwell.core.ids import gate_of
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import Claimed
-from jobwell.worker.fetcher import LOWER_RANKS_EVERY, Rotation
+from jobwell.worker.streams import LOWER_RANKS_EVERY, Rotation
 from tests.store.helpers import GATE, Hand, Store, ids, new
 
 
@@ -127,3 +127,14 @@ async def test_a_turn_for_the_lower_ranks_is_no_loss_where_there_are_none(store:
     rotation = Rotation([GATE])
     for _ in range(4 * LOWER_RANKS_EVERY):
         assert len(await turn(hand, rotation, 5)) == 5
+
+
+async def test_d15_strict_by_choice_low_priority_waits_and_is_served_when_nothing_higher_is_left(
+    store: Store, hand: Hand
+) -> None:
+    store.put_new(5 * 3 * LOWER_RANKS_EVERY, rank=0)
+    low = set(store.put_new(5, rank=150))
+    rotation = Rotation([GATE], strict=True)
+    for _ in range(3 * LOWER_RANKS_EVERY):
+        assert not low & set(ids(await turn(hand, rotation, 5)))
+    assert set(ids(await turn(hand, rotation, 5))) == low

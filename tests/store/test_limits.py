@@ -12,7 +12,7 @@ from jobwell.core.outcome import Cancelled, Released, Retrying, Snoozed
 from jobwell.store import limits
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.fetcher import Rotation
+from jobwell.worker.streams import Rotation
 from tests.store.conftest import Hands
 from tests.store.helpers import DONE, FAILED, FAILURE, GATE, Hand, Store, ids
 from tests.store.limited import declare, finish, gate, patient, row, together, turn

@@ -7,7 +7,7 @@ import pytest
 
 from jobwell.core.ids import gate_of
 from jobwell.store.jobs import Claimed
-from jobwell.worker.fetcher import Rotation
+from jobwell.worker.streams import Rotation
 from tests.store.helpers import GATE, Hand, Store, new
 from tests.store.limited import declare, finish, gate, row, turn
 

@@ -29,6 +29,8 @@ async def test_it_ends_as_asked(app: App, acts: Acts, desk: Desk, what: Literal[
 
 
 async def test_b3_cancel_works_while_draining(app: App, acts: Acts, desk: Desk) -> None:
+    """Case B3."""
+
     from jobwell.actions import jobs as actions
 
     async with starting(app) as (worker, task):

@@ -92,6 +92,7 @@ async def test_the_next_attempt_now(app: App, acts_with: Any, desk: Desk) -> Non
 
 
 async def test_k3_a_pause_is_seen_by_every_worker_and_survives_restarts(app: App, acts: Acts, desk: Desk) -> None:
+    """Case K3."""
     queues.pause(app.database, ["default"], by="olga", why="closing")
     for _ in range(2):
         async with working(app), working(app):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from jobwell import App
+from jobwell import App, Fixed
 from jobwell.core.errors import StoreUnavailable
 from jobwell.core.ids import new_id
 from jobwell.store.database import Database
@@ -49,18 +49,22 @@ async def test_a_task_that_the_rescuer_does_not_know_goes_back_to_its_own_queue(
     """Case A17."""
     other = App(app.settings.database_url, schema=app.settings.schema)
 
-    @other.task(name="unknown", queue="bulk")
-    async def unknown() -> None: ...
+    @other.task(name="unknown", queue="bulk", retry=Fixed("10ms", attempts=2, jitter=0))
+    async def unknown() -> None:
+        raise ConnectionResetError("by its own rule: twice")
 
     app.override({"lease": 2})
     handle = unknown.enqueue()
-    other.close()
     run_by(desk, silent(desk), handle)
     async with working(app, queues=("default",)):
         await auntil(lambda: desk.state(handle) == "ready")
         await desk.end(acts.act.enqueue("ok"))
     job = desk.job(handle)
     assert (job["queue"], job["losses"], job["state"]) == ("bulk", 1, "ready")
+    async with working(other):
+        job = await desk.end(handle)
+    other.close()
+    assert (job["reason"], job["failures"], desk.outcomes(handle)) == ("exhausted", 2, ["lost", "retrying", "failed"])
 
 
 @pytest.mark.skipif(POOLER == "alone", reason="the heartbeat has no backend of its own then, that one could end")
@@ -125,6 +129,8 @@ async def test_who_has_just_come_gives_nobody_up_for_a_lease(app: App, acts: Act
     )
     handle = acts.act.enqueue("ok")
     run_by(desk, silent(desk), handle)
+    clock.now += 360.0  # a start that waited for the store: what counts is when that is there
+    await rescue.tick()
     clock.now += 9.9
     await rescue.tick()
     assert desk.state(handle) == "running"
@@ -140,6 +146,7 @@ async def test_who_is_about_to_lose_its_own_lease_gives_nobody_up(app: App, acts
     rescue = Rescue(
         WorkerVerbs(app.database.statements), link, silent(desk), every=1.0, lease=10.0, clock=clock, rescued=lambda: None
     )
+    await rescue.tick()
     clock.now += 100
     handle = acts.act.enqueue("ok")
     run_by(desk, silent(desk), handle)
@@ -164,6 +171,8 @@ async def test_after_an_outage_nobody_is_given_up_for_a_lease(app: App, acts: Ac
     run_by(desk, worker, handle)
     orphan = acts.act.enqueue("ok")
     run_by(desk, new_id(), orphan)
+    clock.now += 60.0  # what counts is when this one has come back
+    assert await rescue.tick() == 1.0
     clock.now += 9.9
     assert await rescue.tick() == 1.0
     assert (desk.state(handle), desk.state(orphan), told) == ("running", "ready", [1])

@@ -201,3 +201,51 @@ async def test_the_age_of_the_last_good_round_is_known() -> None:
     service.loop.wake()
     await service.loop.stop()
     assert service.loop.last_good == good
+
+
+async def cancelled_inside() -> float:
+    """What it waits for is cancelled, by somebody else."""
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+    return 0.0
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("error", [cancelled_inside, BaseException("the root"), GeneratorExit(), asyncio.CancelledError()])
+async def test_what_is_no_exception_does_not_end_it_either(error: Any) -> None:
+    """Case E6: a loop that ends in silence leaves a worker that looks healthy and works no more."""
+    service = Service(error, error, 0.0)
+    service.loop.start()
+    await service.seen(4)
+    await service.loop.stop()
+    assert len(service.errors) == 2
+
+
+async def test_a_loop_that_is_cancelled_itself_ends() -> None:
+    service = Service()
+    service.loop.start()
+    await service.seen(1)
+    (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "jobwell test")
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()
+    assert service.fatal == []
+
+
+@pytest.mark.usefixtures("quick")
+async def test_an_error_that_cannot_even_be_said_is_fatal() -> None:
+    """Case E6: the application's own filter of logs breaks."""
+
+    def broken(record: Any) -> bool:
+        raise ValueError("broken")
+
+    loop_module.log.addFilter(broken)
+    try:
+        service = Service(ValueError("a"))
+        service.loop.start()
+        await auntil(lambda: service.fatal)
+    finally:
+        loop_module.log.removeFilter(broken)
+    await service.loop.stop()
+    assert [str(error) for error in service.fatal] == ["broken"]

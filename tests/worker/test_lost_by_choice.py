@@ -13,6 +13,8 @@ from tests.worker.helpers import Desk, starting, working
 
 
 async def test_a20_a_vanished_worker_is_retried_or_left_to_a_person_as_the_task_says(app: App, desk: Desk) -> None:
+    """Case A20."""
+
     @app.task(name="again")
     async def again() -> str:
         return "done"
@@ -35,6 +37,7 @@ async def test_a20_a_vanished_worker_is_retried_or_left_to_a_person_as_the_task_
 
 @pytest.mark.parametrize("choice", ["stop", "finish"])
 async def test_a13_a_lost_lease_stops_a_job_or_lets_it_end(app: App, desk: Desk, choice: Any) -> None:
+    """Case A13."""
     app.override({"lease": "2s"})  # it beats twice a second
     begun, ended = asyncio.Event(), asyncio.Event()
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -179,3 +181,33 @@ async def test_a_round_has_a_time_and_the_next_comes_soon(bare: Desk, app: App) 
         left.append(bare.one("select count(*) from finished"))
     assert (rests, left) == ([1.0, 1.0, 1.0, EVERY], [2500, 1500, 500, 0])
     await link.close()
+
+
+async def test_uses_of_limits_go_when_nothing_depends_on_them(bare: Desk, prune: Prune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobwell.store.upkeep.PIECE_OF_USES", 100)
+    monkeypatch.setattr("jobwell.worker.housekeeping.prune.PIECE_OF_USES", 100)
+    put = "insert into limit_uses (subject, turn, jobs, claims, tats) select %s || n, 1, %s, %s, %s from generate_series(1, %s) n"
+    running, claim = bare.one(
+        "insert into jobs (id, queue, task, gate, state, ready_at, claim_id, started_at) values"
+        " (gen_random_uuid(), 'default', 'note', 1, 'running', null, gen_random_uuid(), now()) returning id, claim_id"
+    )
+    over, early, late = uuid.uuid4(), datetime.now(UTC) - timedelta(minutes=1), datetime.now(UTC) + timedelta(hours=1)
+    bare.conn.execute(put, ["used:", [running], [claim], [], 3])
+    bare.conn.execute(put, ["soon:", [], [], [early, late], 3])
+    bare.conn.execute(put, ["over:", [running, over], [over, over], [early], 250])
+    await prune.tick()
+    assert sorted(bare.all("select subject from limit_uses")) == [f"{what}:{n}" for what in ("soon", "used") for n in (1, 2, 3)]
+
+
+async def test_holds_and_limits_that_are_over_go(bare: Desk, prune: Prune) -> None:
+    bare.conn.execute(
+        "insert into holds (kind, name, held_by, held_until) values ('task', 'a', 'olga', now()), ('task', 'b', 'olga', null)"
+    )
+    bare.conn.execute(
+        "insert into limits (kind, name, override, set_at, set_by, set_until, declared) values"
+        " ('task', 'a', '{}', now(), 'olga', now(), false), ('task', 'b', '{}', now(), 'olga', now(), true),"
+        " ('task', 'c', '{}', now(), 'olga', now() + interval '1 hour', false)"
+    )
+    await prune.tick()
+    assert bare.all("select name from holds") == ["b"]
+    assert bare.all("select name, set_by from limits order by name") == [("b", None), ("c", "olga")]

@@ -21,6 +21,8 @@ def other(app: App) -> Iterator[App]:
 
 
 async def test_b5_an_old_worker_leaves_what_it_does_not_know_for_a_new_one(app: App, other: App, desk: Desk) -> None:
+    """Case B5."""
+
     @app.task(name="old")
     async def old() -> str:
         return "old"
@@ -43,6 +45,8 @@ async def test_b5_an_old_worker_leaves_what_it_does_not_know_for_a_new_one(app: 
 
 
 async def test_b6_an_older_payload_goes_through_the_declared_upgrades(app: App, other: App, desk: Desk) -> None:
+    """Case B6."""
+
     @other.task(name="greet")
     async def greet_1(name: str) -> str:
         return name
@@ -64,6 +68,8 @@ async def test_b6_an_older_payload_goes_through_the_declared_upgrades(app: App, 
 async def test_b6_a_newer_payload_goes_back_uncounted_and_runs_on_a_newer_worker(
     app: App, other: App, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Case B6."""
+
     @app.task(name="greet")
     async def greet_1(name: str) -> str:
         return name
@@ -90,6 +96,8 @@ async def test_b6_a_newer_payload_goes_back_uncounted_and_runs_on_a_newer_worker
 
 
 async def test_b6_an_argument_that_is_gone_is_told_by_name(app: App, other: App, desk: Desk) -> None:
+    """Case B6."""
+
     @other.task(name="greet")
     async def greet_1(name: str, title: str) -> None: ...
 
@@ -104,6 +112,8 @@ async def test_b6_an_argument_that_is_gone_is_told_by_name(app: App, other: App,
 
 
 async def test_b6_jobs_under_a_former_name_are_the_tasks_own(app: App, other: App, desk: Desk) -> None:
+    """Case B6."""
+
     @other.task(name="mail.send")
     async def send(to: str) -> str:
         return to

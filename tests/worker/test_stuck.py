@@ -10,6 +10,7 @@ from tests.worker.helpers import QUICK, Desk, starting
 
 
 async def test_c1_stuck_threads_are_counted_replaced_and_bounded(app: App, desk: Desk) -> None:
+    """Case C1."""
     door = threading.Event()
     entered: list[int] = []
     returned: list[int] = []

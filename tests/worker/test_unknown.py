@@ -24,6 +24,7 @@ def other(app: App) -> Iterator[App]:
 async def test_b5_a_task_that_nobody_has_waits_is_told_and_then_left_to_a_person(
     app: App, other: App, desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Case B5."""
     monkeypatch.setattr(unknown, "EVERY", 0.05)
     caplog.set_level(logging.WARNING)
 

@@ -1,7 +1,8 @@
-"""Actions on jobs: cancel, the next attempt now, back from the quarantine. Few by id, or many by what they have in common.
+"""Actions on jobs: cancel, the next attempt now, another priority, back from the quarantine.
 
-Many are an action of their own in the store: it moves piece by piece, each one commit with its audit row, and where its driver
-dies, a worker or `jobwell actions resume` goes on with it. Nothing is touched twice.
+Few by id, or many by what they have in common. Many are an action of their own in the store: it moves piece by piece, each one
+commit with its audit row, and where its driver dies, a worker or `jobwell actions resume` goes on with it. Nothing is touched
+twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +44,8 @@ def preview(database: Database, verb: Verb, chosen: Selection) -> tuple[int, Sel
 
     Args:
         database: the store.
-        verb: "jobs.cancel", "jobs.retry" (the next attempt now) or "quarantine.retry".
+        verb: "jobs.cancel", "jobs.retry" (the next attempt now), "jobs.priority" (another one, for what waits) or
+            "quarantine.retry".
         chosen: which.
     """
     with database.connect("actions") as conn, database.telling():
@@ -52,7 +54,7 @@ def preview(database: Database, verb: Verb, chosen: Selection) -> tuple[int, Sel
         return run(conn, control.count(database.statements, verb, chosen)), chosen
 
 
-def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: str | None = None) -> Done:
+def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: str | None = None, to: int | None = None) -> Done:
     """Act on jobs named by id: one commit for each 500 of them, with its audit row.
 
     Args:
@@ -61,6 +63,7 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
         ids: the jobs.
         by: who acts.
         why: the reason, for the audit and for whoever looks at the job.
+        to: the priority that "jobs.priority" gives.
 
     Returns:
         What was done, and for each job that it could not be done to, why not.
@@ -72,17 +75,18 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
         for start in range(0, len(wanted), control.PIECE):
             piece = wanted[start : start + control.PIECE]
             with conn.transaction():
+                run(conn, control.brief(statements))
                 if verb == "jobs.cancel":
                     ends = run(conn, control.cancel(statements, piece, actor=by, why=why))
                     moved = list(ends)
                     asked += list(ends.values()).count("asked")
                 else:
-                    moved = run(conn, control.apply(statements, verb, piece, actor=by, why=why))
+                    moved = run(conn, control.apply(statements, verb, piece, actor=by, why=why, to=to))
                     if verb == "jobs.retry":  # named, a job is taken wherever it waits
                         moved += run(conn, control.apply(statements, "quarantine.retry", piece, actor=by, why=why))
                 if moved:
                     target = str(moved[0]) if len(moved) == 1 else f"{len(moved)} jobs"
-                    detail: dict[str, Any] = {"ids": moved, "why": why}
+                    detail: dict[str, Any] = {"ids": moved, "why": why} | ({} if to is None else {"to": to})
                     run(conn, audit.record(statements, actor=by, action=verb, target=target, detail=detail))
             touched.update(moved)
         refused = {job: _refusal(verb, run(conn, control.state_of(statements, job))) for job in wanted if job not in touched}
@@ -99,6 +103,7 @@ def many(
     why: str | None = None,
     told: Told = lambda _: None,
     id: UUID | None = None,
+    to: int | None = None,
 ) -> Done:
     """Act on all jobs that a choice names.
 
@@ -111,6 +116,7 @@ def many(
         why: the reason.
         told: of the size of each piece.
         id: of the action (default: a new one). Who knows it can stop the action however far it has come.
+        to: the priority that "jobs.priority" gives.
 
     Returns:
         What was done; `finished` is False where another process has taken the action over.
@@ -119,7 +125,7 @@ def many(
         StoreUnavailable: the database went away. What is done is done, and a worker goes on with the rest when it is back.
     """
     with database.connect("actions") as conn, database.telling(), conn.transaction():
-        action = run(conn, control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id))
+        action = run(conn, control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id, to=to))
     return resume(database, action, told=told)
 
 
@@ -181,8 +187,20 @@ def _refusal(verb: Verb, state: str | None) -> str:
         return "there is no such job: its retention is over, or its id is wrong"
     if verb == "jobs.cancel":
         return f"it is {state} already"
+    if verb == "jobs.priority":
+        return _no_priority(state)
     if state in ("ready", "running"):
         return f"it is {state}: it needs no retry"
     if state == "scheduled":
         return "it is scheduled and has not run yet"
     return f"it is {state}, which is final; enqueue a new job instead"
+
+
+def _no_priority(state: str) -> str:
+    if state == "running":
+        return (
+            "it is running, and a priority counts only while a job waits; should it come back for another attempt, say it again"
+        )
+    if state == "failed":
+        return "it is failed: `jobwell quarantine retry` makes it ready again, and then its priority can be changed"
+    return f"it is {state} already"

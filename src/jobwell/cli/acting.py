@@ -45,11 +45,13 @@ def act(
     output: str,
     database_url: str | None,
     schema: str | None,
+    to: int | None = None,
     **filters: Any,
 ) -> int:
     """Do one verb to the jobs named by id (or its beginning), or to all that the filters choose.
 
-    `words` name it, as in ("retry", "retried", "ready again"). The rest are the options of `common_options`.
+    `words` name it, as in ("retry", "retried", "ready again"). `to` is a priority to give. The rest are the options of
+    `common_options`.
     """
     from jobwell.actions import jobs as actions
     from jobwell.actions.actor import actor
@@ -63,7 +65,7 @@ def act(
         raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
     if jobs:
-        done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why)
+        done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why, to=to)
         return _report(done, words, output)
     check_filters(database, queue=filters.get("queue"), task=filters.get("task"))
     total, chosen = actions.preview(database, verb, Selection(**filters))
@@ -76,7 +78,7 @@ def act(
     action = new_id()
     try:
         with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
-            done = actions.many(database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action)
+            done = actions.many(database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action, to=to)
     except (KeyboardInterrupt, click.Abort):
         return stop(database, action, by=by)
     return _report(done, words, output)

@@ -38,8 +38,10 @@ def list_actions(limit: int, output: str, database_url: str | None, schema: str 
         row["progress"] = f"{row['done']:,} of {row['total']:,}"
         row["jobs"] = ", ".join(f"{name}={value}" for name, value in row["chosen"].items() if name != "until") or "all"
     if output == "csv":
-        csv_out(rows, ("id", "verb", "jobs", "state", "done", "total", "actor", "why", "at", "ended_at"))
+        csv_out(rows, ("id", "verb", "jobs", "state", "done", "total", "actor", "why", "at", "ended_at", "to"))
         return 0
+    for row in rows:
+        row["verb"] += "" if row["to"] is None else f" to {row['to']}"
     columns = ("id", "verb", "jobs", "state", "progress", "actor", "why", "at", "ended_at")
     table("", rows, columns, "nobody has acted on many jobs yet")
     return 0

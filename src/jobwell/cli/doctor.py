@@ -7,6 +7,7 @@ import click
 
 from jobwell import settings as setting
 from jobwell.cli.output import console, csv_out, facts, json_out, rows_option, store_options, table
+from jobwell.core.text import visible
 
 
 @click.command()
@@ -34,6 +35,8 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
     if output == "csv":
         csv_out(rows, ("setting", "value", "from", "what"))
         return 1 if wrong else 0
+    from rich.markup import escape
+
     table("Settings", rows, ("setting", "value", "from", "what"), "")
     console().print()
     if server:
@@ -41,20 +44,23 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
         facts(server.items())
         console().print()
     for line in wrong:
-        console().print(f"[red]wrong[/red]  {line}", markup=True)
+        console().print(f"[red]wrong[/red]  {escape(visible(line))}", markup=True)
     for line in hints:
-        console().print(f"[yellow]hint[/yellow]   {line}", markup=True)
+        console().print(f"[yellow]hint[/yellow]   {escape(visible(line))}", markup=True)
     if not wrong:
         console().print("[green]ok[/green]     nothing is wrong" + (", but see the hints" if hints else ""))
     return 1 if wrong else 0
 
 
 def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str], list[str]]:
+    from jobwell.actions import limits
     from jobwell.core.errors import JobwellError
+    from jobwell.core.skew import warnings
     from jobwell.store import migrations
     from jobwell.store.database import Database
     from jobwell.store.path import probe
     from jobwell.store.statements import run
+    from jobwell.store.workers import WorkerVerbs
 
     wrong: list[str] = []
     hints: list[str] = []
@@ -62,6 +68,7 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
         settings.url  # noqa: B018  raises where none is set
         database = Database(settings)
         with database.connect("doctor") as conn, database.telling():
+            server["host"] = f"{conn.info.host}:{conn.info.port}"
             server.update(run(conn, _facts(database)))
             _judge(server, wrong, hints)
             path = probe(database)
@@ -70,6 +77,8 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
             if path.why:
                 hints.append(f"jobs are found by polling every {settings.poll:g} s, without wake-ups: {path.why}")
             migrations.check(conn, settings.schema)
+            hints += limits.forgotten(database)
+            hints += warnings(run(conn, WorkerVerbs(database.statements).all()))
     except JobwellError as error:
         wrong.append(error.message)
     return wrong, hints
@@ -78,7 +87,8 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
 def _facts(database: Any) -> Any:
     rows = yield database.statements("server.facts")
     names = (
-        "version", "version_text", "fsync", "synchronous_commit", "max_connections", "shared_buffers", "encoding", "autovacuum",
+        "version", "version_text", "fsync", "synchronous_commit", "synchronous_standby_names", "max_connections",
+        "shared_buffers", "encoding", "autovacuum",
         "idle_in_transaction_session_timeout", "replica", "database", "user", "may_create",
         "isolation", "read_only", "epoch",
     )  # fmt: skip
@@ -109,6 +119,10 @@ def _judge(server: dict[str, Any], wrong: list[str], hints: list[str]) -> None:
         (
             server["synchronous_commit"] == "off",
             "synchronous_commit is off: a crash of the server can lose jobs accepted in the last fraction of a second",
+        ),
+        (
+            server["synchronous_commit"] == "local" and server["synchronous_standby_names"] != "",
+            "synchronous_commit is local: no commit waits for a standby, so a fail-over can lose jobs that were accepted",
         ),
         (
             server["connections"] > 0.8 * server["max_connections"],

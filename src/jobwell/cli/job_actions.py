@@ -1,4 +1,4 @@
-"""`jobwell jobs cancel` and `jobwell jobs retry`."""
+"""`jobwell jobs cancel`, `jobwell jobs retry` and `jobwell jobs priority`."""
 
 from typing import Any
 
@@ -52,3 +52,28 @@ def retry(jobs: tuple[str, ...], failed: bool, **given: Any) -> int:
     Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some could not be retried
     """
     return act("quarantine.retry" if failed else "jobs.retry", ("retry", "retried", "ready again"), jobs, **given)
+
+
+@click.command()
+@click.argument("jobs", nargs=-1)
+@click.option("--to", type=click.IntRange(-100, 100), required=True, metavar="PRIORITY", help="-100 to 100, higher first.")
+@click.option("--state", type=click.Choice(["scheduled", "ready", "retrying"]), help="Only in this state.")
+@common_options
+def priority(jobs: tuple[str, ...], to: int, **given: Any) -> int:
+    r"""Give JOBS that wait another priority: scheduled, ready and retrying ones. Needs only a URL.
+
+    Name jobs by id (the beginning is enough), or choose by filters, or say --all; the exact number is shown and confirmed
+    before anything happens. It holds from the next claim on, and for all attempts to come. Within a priority jobs keep their
+    order. A running job is refused: a priority counts only while a job waits.
+
+    Many jobs are one action, as with `jobs cancel`.
+
+    \b
+    Examples:
+      jobwell jobs priority 019a4f --to 90 --why "the customer is on the phone"
+      jobwell jobs priority --task shop.mail.newsletter --to -50 --why "not before the invoices"
+    \b
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some are running, or over
+    """
+    words = (f"give priority {to} to", "changed", f"wait with priority {to} now")
+    return act("jobs.priority", words, jobs, to=to, **given)

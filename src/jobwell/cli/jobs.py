@@ -59,6 +59,7 @@ jobs.add_command(why)
 
 
 jobs.add_command(job_actions.cancel)
+jobs.add_command(job_actions.priority)
 jobs.add_command(job_actions.retry)
 
 

@@ -121,6 +121,12 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(visible(text), err=err)
 
 
+def warn(hints: Iterable[str]) -> None:
+    """Print hints as sentences, after a table."""
+    for hint in hints:
+        say(f"\n{hint[:1].upper()}{hint[1:]}.")
+
+
 def console() -> Any:
     """A console as wide as the terminal; wide enough not to fold on a pipe."""
     from rich.console import Console
@@ -150,6 +156,16 @@ def age(value: float | None) -> str:
     from jobwell.core.duration import text
 
     return "" if value is None else text(max(0.0, value))
+
+
+def signed(value: float | None) -> str:
+    """A difference of clocks for people."""
+    return "" if value is None else f"{value:+.1f} s"
+
+
+def brief(value: float | None) -> str:
+    """A moment for people."""
+    return "" if value is None else f"{value * 1000:.0f} ms" if value < 1 else age(value)
 
 
 def size(value: float) -> str:

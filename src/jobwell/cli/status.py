@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table
+from jobwell.cli.output import age, console, csv_out, json_out, rows_option, say, shown, store_options, table, warn
+from jobwell.cli.workers import pools_told
 
 CSV_COLUMNS = ("queue", "ready", "oldest_seconds", "paused_at", "paused_by", "paused_why", "paused_until")
 
@@ -15,9 +16,9 @@ CSV_COLUMNS = ("queue", "ready", "oldest_seconds", "paused_at", "paused_by", "pa
 @rows_option
 @store_options
 def status(output: str, database_url: str | None, schema: str | None) -> int:
-    r"""What waits, runs and has failed; which queues are paused; which workers live. Needs only a URL.
+    r"""What waits, runs and has failed; what is held; which limits were set; which workers live. Needs only a URL.
 
-    Counts stop at 100,000 and are shown with a '+' then. CSV has one row for each queue.
+    Counts stop at 100,000 and are shown with a '+' then. CSV has one row for each queue. Limits from code: `jobwell limits list`.
 
     \b
     Examples:
@@ -25,8 +26,10 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
       jobwell status -o json | jq .states.ready
       watch jobwell status
     """
+    from jobwell.actions.limits import readable
+    from jobwell.core.skew import warnings
     from jobwell.core.task import STANDARD_QUEUES
-    from jobwell.store import control, reads
+    from jobwell.store import control, limits, reads
     from jobwell.store.database import Database
     from jobwell.store.statements import run
     from jobwell.store.workers import WorkerVerbs
@@ -35,19 +38,36 @@ def status(output: str, database_url: str | None, schema: str | None) -> int:
     with database.connect("status") as conn, database.telling():
         found = run(conn, reads.overview(database.statements, STANDARD_QUEUES))
         workers = run(conn, WorkerVerbs(database.statements).all())
+        held = run(conn, limits.held(database.statements))
+        limited = [readable(row) for row in run(conn, limits.listed(database.statements, only_set=True))]
         unknown = [asdict(each) for each in run(conn, control.unknown(database.statements))]
     paused = {row["queue"]: row for row in found["paused"]}
     if output == "json":
-        json_out({**found, "workers": workers, "unknown": unknown})
+        json_out({**found, "held": held, "limits_set": limited, "workers": workers, "unknown": unknown})
     elif output == "csv":
         csv_out(
             [row | (paused.get(row["queue"]) or paused.get("*") or {}) | {"queue": row["queue"]} for row in _queues(found)],
             CSV_COLUMNS,
         )
     else:
+        off = warnings(workers)
         _print(found, paused, workers)
+        _print_hindrances(held, limited)
         _print_unknown(unknown)
+        warn(off)
     return 0
+
+
+def _print_hindrances(held: list[dict[str, Any]], limited: list[dict[str, Any]]) -> None:
+    from jobwell.cli.holds import COLUMNS as HELD
+    from jobwell.cli.limits import COLUMNS, row_of
+
+    if held:
+        click.echo()
+        table("Held", held, HELD, "")
+    if limited:
+        click.echo()
+        table("Limits set", [row_of(row) for row in limited], COLUMNS, "")
 
 
 def _print_unknown(unknown: list[dict[str, Any]]) -> None:
@@ -83,9 +103,12 @@ def _print(found: dict[str, Any], paused: dict[str, Any], workers: list[dict[str
         say(f"\nAll queues are paused {_paused(paused['*'])}; `jobwell queues resume --all` lets them go on.")
     console().print()
     for row in workers:
-        row.update(up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}")
+        row.update(
+            up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", pools=pools_told(row["pools"])
+        )
+    more = [name for name in ("pools", "held") if any(row[name] for row in workers)]
     shown_columns = ("name", "state", "busy", "queues", "up", "silent", "wakeups", "version")
-    table("Workers", workers, shown_columns, "No worker lives: nothing will run.")
+    table("Workers", workers, (*shown_columns, *more), "No worker lives: nothing will run.")
     if not any(row["state"] == "live" for row in workers) and found["states"]["ready"]:
         click.echo("\nJobs wait and no worker lives; start one with `jobwell worker module:app`.", err=True)
 

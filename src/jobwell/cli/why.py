@@ -13,16 +13,21 @@ from jobwell.cli.output import json_out, rows_option, say, store_options
 def why(job: str, output: str, database_url: str | None, schema: str | None) -> int:
     r"""Why does JOB not run? Each reason that holds, with what to do. The beginning of its id is enough.
 
-    Needs only a URL. All is read in one moment; counts stop at 10,000.
+    Needs only a URL. Counts stop at 10,000. How long those in front take is reckoned from what has ended in the last 5 minutes.
 
     \b
     Codes in JSON and CSV:
       not_due, due, retrying             it waits for its time
       paused                             its queue, or all of them, is held
+      task_held, resource_held,
+      tenant_held                        its task, something that it uses, or its tenant is held
       no_worker, queue_unserved,
       task_unknown                       nobody is there that could run it
-      lock_held                          another job holds its lock key
-      slots_busy, children_busy,
+      lock_held, lock_order, lock_rate   another job holds its lock key, goes first, or was just there
+      limit_full, limit_zero             as many run as a limit allows: which, and by which jobs
+      rate                               a rate lets nothing in: which, and until when
+      slots_busy, slots_none,
+      children_busy, memory_high,
       behind, next                       it waits for its turn
       deadline_passed                    it has waited too long and fails when it is claimed
       running, worker_gone, cancelling   it runs, or what ran it is gone

@@ -17,9 +17,11 @@ from jobwell.cli.output import store_options
 @click.option("--processes", type=click.IntRange(1, 64), help="Worker processes.  [default: 1]")
 @click.option("--slots", type=click.IntRange(1, 10_000), help="Jobs at once in each process.  [default: 100]")
 @click.option("--queues", help="Comma-separated (default: all that the app declares).")
+@click.option("--pool", "pools", multiple=True, metavar="NAME=QUEUES:SLOTS", help="Slots for some queues; once for each pool.")
 @click.option(
     "--log", "log_form", type=click.Choice(setting.LOGS), help="Form of the log on stderr; none: the app's own.  [default: auto]"
 )
+@click.option("--strict-priority", is_flag=True, default=None, help="Lower priorities wait while a higher one has jobs.")
 @click.option("--child", type=click.UUID, hidden=True)
 @store_options
 def worker(
@@ -27,7 +29,9 @@ def worker(
     processes: int | None,
     slots: int | None,
     queues: str | None,
+    pools: tuple[str, ...],
     log_form: str | None,
+    strict_priority: bool | None,
     child: UUID | None,
     database_url: str | None,
     schema: str | None,
@@ -37,15 +41,19 @@ def worker(
     A supervisor starts the processes and starts again those that die. The first SIGTERM stops claiming and gives running
     jobs the grace to end; what has not ended is handed back without spending an attempt. The second one ends the grace.
 
+    Pools share the slots of each process between queues (docs/pools.md): a,b by priority across them; a>b strictly in this order;
+    a*3,b*1 by weights; 4..12 for 4 slots and up to 12 with what others leave idle; ;22:00-06:00=16;zone=Asia/Almaty by the clock.
+
     \b
     Examples:
       jobwell worker shop.jobs:app
+      jobwell worker shop.jobs:app --pool fast=critical,notifications:20 --pool heavy=bulk:4..12
       jobwell worker shop.jobs:app --processes 2 --slots 50 --queues critical,default
     \b
     Exit codes: 0 drained · 1 a part of it failed for good · 3 the lease was lost · 78 a setting, the app or the tables are wrong
     """
     given = {"database_url": database_url, "schema": schema, "processes": processes, "slots": slots, "app": app, "queues": queues,
-        "log": log_form}  # fmt: skip
+        "pools": pools or None, "log": log_form, "strict_priority": strict_priority}  # fmt: skip
     if child is not None:  # a password does not belong into a command line that everyone can see
         given["database_url"] = os.environ.get("JOBWELL_CHILD_URL") or database_url
     settings = setting.load(given)
@@ -58,9 +66,16 @@ def worker(
     for name in ("slots", "queues", "schema"):
         if given[name] is not None:
             options += [f"--{name.replace('_', '-')}", str(given[name])]
+    if strict_priority:
+        options += ["--strict-priority"]
+    for pool in settings.pools if pools else ():
+        options += ["--pool", str(pool)]
     target = _target(settings)
-    total = settings.processes * settings.slots
-    each = f"{settings.processes} process(es) × {settings.slots} slots"
+    slots = settings.all_slots
+    total = settings.processes * slots
+    each = f"{settings.processes} process(es) × {slots} slots"
+    if settings.pools:
+        each += f" ({' '.join(map(str, settings.pools))})"
     click.echo(f"starting {target}: {each} = {total} jobs at once; Ctrl-C ends it in good order", err=True)
     return services.supervise(settings, target, processes=settings.processes, options=options, url=database_url)
 
@@ -72,7 +87,8 @@ def _child(settings: setting.Settings, child: UUID, given: dict[str, Any]) -> in
     try:
         app = services.load_app(_target(settings))
         # What the command line says goes before what the module says.
-        app.override({name: given[name] for name in ("database_url", "schema", "slots", "queues") if given[name] is not None})
+        named = ("database_url", "schema", "slots", "queues", "pools", "strict_priority")
+        app.override({name: given[name] for name in named if given[name] is not None})
         return services.run_worker(app, worker=child)
     except (SettingsError, DeclarationError, SchemaMismatch, StoreRefused) as error:
         click.echo(f"jobwell: {error.message}", err=True)
@@ -122,6 +138,6 @@ def up(
         click.echo(f"the embedded server keeps its data in {embedded.data_folder()}", err=True)
     migrations.migrate(database, say=lambda step: click.echo(f"migrate: {step}", err=True))
     return ctx.invoke(
-        worker, app=app, processes=processes, slots=slots, queues=None, log_form=None, child=None, database_url=database_url,
-        schema=schema,
+        worker, app=app, processes=processes, slots=slots, queues=None, pools=(), log_form=None, strict_priority=None, child=None,
+        database_url=database_url, schema=schema,
     )  # fmt: skip

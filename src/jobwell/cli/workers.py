@@ -6,9 +6,23 @@ from typing import Any, Literal
 import click
 
 from jobwell import settings as setting
-from jobwell.cli.output import age, by_option, console, csv_out, facts, json_out, output_option, rows_option, store_options, table
+from jobwell.cli.output import (
+    age,
+    brief,
+    by_option,
+    console,
+    csv_out,
+    facts,
+    json_out,
+    output_option,
+    rows_option,
+    signed,
+    store_options,
+    table,
+    warn,
+)
 
-COLUMNS = ("name", "state", "busy", "queues", "tasks", "up", "silent", "wakeups", "version")
+COLUMNS = ("name", "state", "busy", "queues", "tasks", "up", "silent", "clock", "lag", "wakeups", "version")
 
 
 @click.group()
@@ -25,13 +39,16 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
 
     A worker renews its lease every few seconds (a quarter of the setting `lease`); one that is silent for longer than its lease
     is dead, and its jobs are taken back. Dead ones stay in the list for a day. 'wakeups' says whether it is told of new work
-    (notify) or looks for it (poll).
+    (notify) or looks for it (poll), 'clock' by how much its host's clock is ahead of the database's (a difference above 2 s is
+    pointed out; jobs go by the database's), 'lag' for how long its event loop did not answer, at the worst since its last sign.
+    'pools' has slots taken of slots now, and the most with borrowed ones; 'held' says why heavy tasks are not begun.
 
     \b
     Examples:
       jobwell workers list
       jobwell workers list -o csv
     """
+    from jobwell.core.skew import warnings
     from jobwell.store.database import Database
     from jobwell.store.workers import WORKER_COLUMNS, WorkerVerbs
 
@@ -42,11 +59,15 @@ def list_workers(limit: int, output: str, database_url: str | None, schema: str 
     elif output == "csv":
         csv_out(rows, WORKER_COLUMNS)
     else:
+        off = warnings(rows)
         for row in rows:
             row.update(
-                up=age(row["up"]), silent=age(row["silent"]), busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"])
-            )
-        table("", rows, COLUMNS, "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
+                clock=signed(row["skew"]), lag=brief(row["lag"]), up=age(row["up"]), silent=age(row["silent"]),
+                busy=f"{row['busy']}/{row['slots']}", tasks=len(row["tasks"]), pools=pools_told(row["pools"]),
+            )  # fmt: skip
+        more = [name for name in ("pools", "held") if any(row[name] for row in rows)]
+        table("", rows, (*COLUMNS, *more), "No worker lives: nothing will run. Start one with `jobwell worker module:app`.")
+        warn(off)
     return 0
 
 
@@ -64,6 +85,7 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     \b
     Exit codes: 3 there is no such worker, or there are several
     """
+    from jobwell.core.skew import warnings
     from jobwell.store.database import Database
     from jobwell.store.workers import WorkerVerbs
 
@@ -72,15 +94,29 @@ def show(worker: str, output: str, database_url: str | None, schema: str | None)
     if output == "json":
         json_out(found)
         return 0
-    runs = found.pop("runs")
+    runs, pools = found.pop("runs"), found["pools"] or []
     names = ("id", "name", "host", "pid", "version", "state", "queues", "tasks", "wakeups", "started_at")
+    held = [("held", found["held"])] if found["held"] else []
     facts([*((name, found[name]) for name in names), ("up", age(found["up"])), ("silent", age(found["silent"])),
-           ("busy", f"{found['busy']} of {found['slots']} slots")])  # fmt: skip
+           ("busy", f"{found['busy']} of {found['slots']} slots"), ("clock", signed(found["skew"])),
+           ("lag", brief(found["lag"])), *held])  # fmt: skip
+    warn(warnings([found]))
     console().print()
+    if pools:
+        table("Pools", pools, ("name", "queues", "order", "busy", "slots", "most", "least"), "")
+        console().print()
     for row in runs:
         row["for"] = age(row["seconds"])
     table("Runs now", runs, ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "for"), "It runs nothing now.")
     return 0
+
+
+def pools_told(pools: list[dict[str, Any]] | None) -> str:
+    """Slots taken of slots now, by pool."""
+    return ", ".join(
+        f"{pool['name']} {pool['busy']}/{pool['slots']}" + (f"..{pool['most']}" if pool["most"] > pool["slots"] else "")
+        for pool in pools or ()
+    )
 
 
 def _ending(command: Callable[..., Any]) -> Callable[..., Any]:

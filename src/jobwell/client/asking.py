@@ -8,6 +8,7 @@ from uuid import UUID
 from jobwell.client.handle import Handle
 from jobwell.client.task import Task
 from jobwell.core.duration import Duration
+from jobwell.core.queues import Pressure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +39,23 @@ class Asking(ABC):
         from jobwell.client import results
 
         return Handle(results.identify(job_id), task.name if task is not None else "", created=False, _client=self.client)
+
+    def pressure(self, queue: str) -> Pressure:
+        """How full a queue with a limit is: `if app.pressure("bulk").soft_full: …`. Asks the store at most once a second.
+
+        Args:
+            queue: one that was declared as `Queue(…)`, or has a limit by the setting `queue_lengths`.
+
+        Raises:
+            NotFound: it has no limit, so nobody counts it.
+        """
+        found: Pressure = self.client.pressure(queue)
+        return found
+
+    async def apressure(self, queue: str) -> Pressure:
+        """As `pressure`, for async code."""
+        found: Pressure = await self.client.apressure(queue)
+        return found
 
     @overload
     def results(

@@ -1,7 +1,8 @@
 """The verbs of a producer. Each is a program of statements; the sync and the async form only drive it."""
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping, Sized
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -11,10 +12,15 @@ from jobwell.client import correlation, transactions
 from jobwell.client.connections import Connections
 from jobwell.client.guard import Guard, Way
 from jobwell.client.handle import Enqueued, Handle
+from jobwell.client.pressure import Gauge, Tally
 from jobwell.client.transactions import Within
 from jobwell.core.catalog import Catalog
-from jobwell.core.errors import EnqueueError, NotFound, StoreError
+from jobwell.core.duration import Duration
+from jobwell.core.errors import BatchTooLarge, EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
+from jobwell.core.queues import Pressure, Queue
+from jobwell.core.spread import spread_of
+from jobwell.core.why import Because
 from jobwell.store import bulk, control
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
@@ -28,14 +34,16 @@ class Client:
     Args:
         database: where.
         catalog: the tasks that are known here, for the types of their results.
+        limits: the queues that have a limit.
     """
 
-    def __init__(self, database: Database, catalog: Catalog) -> None:
+    def __init__(self, database: Database, catalog: Catalog, limits: Mapping[str, Queue] = MappingProxyType({})) -> None:
         self.database = database
         self.catalog = catalog
         self._statements = database.statements
         self._connections = Connections(database)
         self._guard = Guard(database)
+        self.gauge = Gauge(database, self._connections, limits)
 
     @property
     def connections(self) -> Connections:
@@ -54,6 +62,14 @@ class Client:
     def put(self, job: NewJob, conn: Any | None) -> "Handle[Any]":
         """Store one job; `conn` is the caller's connection, or None for the innermost `within`, or our own."""
         borrowed = conn if conn is not None else transactions.current()
+        if job.queue not in self.gauge.limits:
+            return self._put(job, borrowed)
+        self.gauge.look(beside=borrowed is not None)
+        with self.gauge.tally() as tally:
+            tally.admit(job)
+            return self._put(job, borrowed)
+
+    def _put(self, job: NewJob, borrowed: Any | None) -> "Handle[Any]":
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
             self._vouch(borrowed).run(program)
@@ -65,6 +81,14 @@ class Client:
     async def aput(self, job: NewJob, conn: Any | None) -> "Handle[Any]":
         """As `put`, for async code."""
         borrowed = conn if conn is not None else transactions.current()
+        if job.queue not in self.gauge.limits:
+            return await self._aput(job, borrowed)
+        await self.gauge.alook(beside=borrowed is not None)
+        with self.gauge.tally() as tally:
+            tally.admit(job)
+            return await self._aput(job, borrowed)
+
+    async def _aput(self, job: NewJob, borrowed: Any | None) -> "Handle[Any]":
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
             await (await self._avouch(borrowed)).run(program)
@@ -73,10 +97,19 @@ class Client:
                 await arun(own, program)
         return Handle(job.id, job.task, created=True, _client=self)
 
-    def put_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
+    def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """Store many jobs, all or nothing, in bounded memory."""
         borrowed = conn if conn is not None else transactions.current()
-        feed = bulk.Feed(_checked(jobs), correlation.current(), eager=borrowed is not None)
+        if not self.gauge.limits:
+            return self._put_many(jobs, borrowed, spread)
+        self.gauge.look(beside=borrowed is not None)
+        with self.gauge.tally(at_once=spread is None) as tally:
+            return self._put_many(jobs, borrowed, spread, tally)
+
+    def _put_many(
+        self, jobs: Iterable[NewJob], borrowed: Any | None, spread: Duration | None, tally: Tally | None = None
+    ) -> Enqueued:
+        feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
             self._vouch(borrowed).put(self._statements, feed)
             return Enqueued(feed.ids)
@@ -89,10 +122,19 @@ class Client:
             return Enqueued(feed.ids)
         raise told
 
-    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
+    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """As `put_many`, for async code."""
         borrowed = conn if conn is not None else transactions.current()
-        feed = bulk.Feed(_checked(jobs), correlation.current(), eager=borrowed is not None)
+        if not self.gauge.limits:
+            return await self._aput_many(jobs, borrowed, spread)
+        await self.gauge.alook(beside=borrowed is not None)
+        with self.gauge.tally(at_once=spread is None) as tally:
+            return await self._aput_many(jobs, borrowed, spread, tally)
+
+    async def _aput_many(
+        self, jobs: Iterable[NewJob], borrowed: Any | None, spread: Duration | None, tally: Tally | None = None
+    ) -> Enqueued:
+        feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
             await (await self._avouch(borrowed)).put(self._statements, feed)
             return Enqueued(feed.ids)
@@ -105,6 +147,24 @@ class Client:
             return Enqueued(feed.ids)
         raise told
 
+    def _feed(self, jobs: Iterable[NewJob], spread: Duration | None, tally: Tally | None, *, eager: bool) -> bulk.Feed:
+        limit = self.database.settings.batch_limit
+        if isinstance(jobs, Sized) and len(jobs) > limit:
+            raise _too_many(limit)
+        checked = _checked(jobs, limit)
+        admitted = checked if tally is None else tally.each(checked)
+        return bulk.Feed(admitted, correlation.current(), eager=eager, spread=spread_of(spread, jobs))
+
+    def pressure(self, queue: str) -> Pressure:
+        """How full a queue is."""
+        self.gauge.look(beside=transactions.is_inside())
+        return self.gauge.pressure(queue)
+
+    async def apressure(self, queue: str) -> Pressure:
+        """As `pressure`, for async code."""
+        await self.gauge.alook(beside=transactions.is_inside())
+        return self.gauge.pressure(queue)
+
     def status(self, job: UUID) -> str:
         """The state of a job."""
         with self._connections.plain() as own:
@@ -115,6 +175,20 @@ class Client:
         async with self._connections.of_loop() as own:
             return await arun(own, self._status(job))
 
+    def why(self, job: UUID) -> list[Because]:
+        """Why a job does not run."""
+        from jobwell.store import why
+
+        with self._connections.plain() as own:
+            return run(own, why.reasons(self._statements, job))
+
+    async def awhy(self, job: UUID) -> list[Because]:
+        """As `why`, for async code."""
+        from jobwell.store import why
+
+        async with self._connections.of_loop() as own:
+            return await arun(own, why.reasons(self._statements, job))
+
     def cancel(self, job: UUID, by: str, why: str | None) -> str:
         """Cancel a job; tells its state."""
         with self._connections.plain() as own, own.transaction():
@@ -124,6 +198,16 @@ class Client:
         """As `cancel`, for async code."""
         async with self._connections.of_loop() as own, own.transaction():
             return await arun(own, control.cancel_one(self._statements, job, actor=by, why=why))
+
+    def reprioritize(self, job: UUID, priority: int, by: str, why: str | None) -> bool:
+        """Give a job that waits another priority; tells whether it did."""
+        with self._connections.plain() as own, own.transaction():
+            return run(own, control.reprioritize_one(self._statements, job, priority, actor=by, why=why))
+
+    async def areprioritize(self, job: UUID, priority: int, by: str, why: str | None) -> bool:
+        """As `reprioritize`, for async code."""
+        async with self._connections.of_loop() as own, own.transaction():
+            return await arun(own, control.reprioritize_one(self._statements, job, priority, actor=by, why=why))
 
     def _status(self, job: UUID) -> Program[str]:
         rows = yield self._statements("reads.one", id=job)
@@ -179,7 +263,14 @@ def _told(feed: bulk.Feed, error: StoreError | UniqueViolation) -> Exception:
     return error
 
 
-def _checked(jobs: Iterable[NewJob]) -> Iterable[NewJob]:
+def _too_many(limit: int) -> BatchTooLarge:
+    return BatchTooLarge(
+        f"this call has more than {limit:,} jobs (the setting batch_limit); nothing was enqueued. Split it into several calls,"
+        " or raise the setting"
+    )
+
+
+def _checked(jobs: Iterable[NewJob], limit: int) -> Iterable[NewJob]:
     at = 0
     stream = iter(jobs)
     while True:
@@ -193,5 +284,7 @@ def _checked(jobs: Iterable[NewJob]) -> Iterable[NewJob]:
         if not isinstance(job, NewJob):
             found = type(job).__name__
             raise EnqueueError(f"job {at} of this call is a {found}; give task.job(…) for each; nothing was enqueued")
+        if at >= limit:
+            raise _too_many(limit)
         yield job
         at += 1

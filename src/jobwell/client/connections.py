@@ -56,7 +56,7 @@ class Connections:
         if pool is None:
             with self._guard:
                 pool = self._plain = self._plain or self._database.pool("client", LARGEST)
-        with pool.connection() as conn, self._database.telling():
+        with self._database.telling(), pool.connection() as conn:
             yield conn
 
     @contextlib.asynccontextmanager
@@ -76,8 +76,8 @@ class Connections:
             pool = self._loops[loop] = self._database.apool("client", LARGEST)
         if len(self._loops) > 1:
             self._drop_closed()
-        async with pool.connection() as conn:
-            with self._database.telling():
+        with self._database.telling():
+            async with pool.connection() as conn:
                 yield conn
 
     def _drop_closed(self) -> None:

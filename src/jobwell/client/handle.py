@@ -9,6 +9,7 @@ from jobwell.core.duration import Duration
 
 if TYPE_CHECKING:
     from jobwell.client.client import Client
+    from jobwell.core.why import Because
 
 R = TypeVar("R")
 
@@ -41,6 +42,22 @@ class Handle(Generic[R]):
         """As `status`, for async code."""
         return await self._client.astatus(self.id)
 
+    def why(self) -> "list[Because]":
+        """Why it does not run: each reason that holds, the one to look at first in front, as `jobwell jobs why` tells it.
+
+        Returns:
+            At least one, each with a `code` for programs (docs/cli.md has them) and a `sentence` that says what to do.
+
+        Raises:
+            NotFound: it is gone (its retention is over), or not committed yet.
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._client.why(self.id)
+
+    async def awhy(self) -> "list[Because]":
+        """As `why`, for async code."""
+        return await self._client.awhy(self.id)
+
     def cancel(self, *, by: str = "the application", why: str | None = None) -> str:
         """Cancel it: where it waits it is over at once; where it runs its worker is asked to stop it, within about a second.
 
@@ -63,6 +80,28 @@ class Handle(Generic[R]):
     async def acancel(self, *, by: str = "the application", why: str | None = None) -> str:
         """As `cancel`, for async code."""
         return await self._client.acancel(self.id, by, why)
+
+    def reprioritize(self, priority: int, *, by: str = "the application", why: str | None = None) -> bool:
+        """Give it another priority while it waits, from the next claim on.
+
+        Args:
+            priority: -100 to 100, higher first within its queue.
+            by: who, for the audit.
+            why: the reason.
+
+        Returns:
+            False where it runs, or is over: a priority counts only while a job waits, and nothing was changed.
+
+        Raises:
+            DeclarationError: it is no priority.
+            NotFound: it is gone (its retention is over), or not committed yet.
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._client.reprioritize(self.id, priority, by, why)
+
+    async def areprioritize(self, priority: int, *, by: str = "the application", why: str | None = None) -> bool:
+        """As `reprioritize`, for async code."""
+        return await self._client.areprioritize(self.id, priority, by, why)
 
     def result(self, timeout: Duration = "30s") -> R:
         """Wait for the job's end and give what it returned. No connection is held while it waits.

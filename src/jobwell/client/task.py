@@ -86,7 +86,7 @@ class Task(Generic[P, R]):
             The job's handle.
 
         Raises:
-            InvalidArguments, PayloadTooLarge: nothing was stored.
+            InvalidArguments, PayloadTooLarge, QueueFull: nothing was stored.
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. Where the answer to the commit was lost the job may be there.
                 On the caller's connection errors stay those of its driver.

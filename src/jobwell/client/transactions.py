@@ -72,14 +72,19 @@ def current() -> Any | None:
     return inside.connection
 
 
+def is_inside() -> bool:
+    """Whether a `within` is open here."""
+    inside = _current.get()
+    return inside is not None and inside.open
+
+
 def refuse_waiting() -> None:
     """Refuse to wait for a job inside an open `within`.
 
     Raises:
         TransactionMisuse: the job may be one of this transaction, which commits only after the waiting.
     """
-    inside = _current.get()
-    if inside is not None and inside.open:
+    if is_inside():
         raise TransactionMisuse(
             "waiting for a job inside `app.within(…)` would wait for ever: a job enqueued here begins after your transaction has"
             " committed. Keep the handle, and ask for its result behind the block"

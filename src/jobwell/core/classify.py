@@ -23,6 +23,8 @@ TABLE: Final[dict[str, Kind]] = {
     "psycopg.errors.LockNotAvailable": "temporary",
     "psycopg.OperationalError": "temporary",
     "psycopg_pool.PoolTimeout": "temporary",
+    # A task that enqueues, into a queue that takes no more for the moment.
+    "jobwell.core.errors.QueueFull": "temporary",
     "builtins.FileNotFoundError": "logical",
     "builtins.PermissionError": "logical",
     "builtins.NotADirectoryError": "logical",

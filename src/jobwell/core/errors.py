@@ -6,6 +6,8 @@ JobwellError
 ├── EnqueueError             the job was not stored; nothing is half-written
 │   ├── InvalidArguments     an argument does not fit the task or cannot be stored
 │   ├── PayloadTooLarge      the arguments are above the limit
+│   ├── BatchTooLarge        more jobs in one call than `batch_limit`
+│   ├── QueueFull            the queue holds as many jobs as it may
 │   └── TransactionMisuse    `within`/`conn=` cannot give the promise that the job commits with the caller's rows
 ├── StoreError
 │   ├── StoreUnavailable     the database cannot be reached
@@ -71,6 +73,30 @@ class PayloadTooLarge(EnqueueError):
     """The encoded arguments are above `payload_limit`. Pass a reference instead of the data."""
 
 
+class BatchTooLarge(EnqueueError):
+    """One call has more jobs than the setting `batch_limit`. Nothing of it was stored."""
+
+
+class QueueFull(EnqueueError):
+    """The queue holds as many ready jobs as its hard limit allows. Nothing of the call was stored, and the same may go later.
+
+    Args:
+        message: the sentence.
+        queue: its name.
+        length: ready jobs, as far as they were counted, with what this process is about to add.
+        limit: the hard limit.
+    """
+
+    def __init__(self, message: str, *, queue: str, length: int, limit: int) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.length = length
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, vars(self))
+
+
 class TransactionMisuse(EnqueueError):
     """The connection given cannot promise that the job commits or vanishes with the caller's rows."""
 
@@ -107,7 +133,7 @@ class ResultError(JobwellError):
         return _again, (type(self), self.message, vars(self))  # with its fields, to another process too
 
 
-def _again(kind: type[ResultError], message: str, fields: dict[str, Any]) -> ResultError:
+def _again(kind: type[JobwellError], message: str, fields: dict[str, Any]) -> JobwellError:
     error = kind.__new__(kind, message)
     vars(error).update(fields)
     return error

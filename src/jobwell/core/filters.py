@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+WAITING = "waiting"  # every state of a live job but running
+
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
@@ -13,7 +15,7 @@ class Selection:
 
     Attributes:
         ids: only these.
-        state: of live jobs: scheduled, ready, running or retrying.
+        state: of live jobs: scheduled, ready, running or retrying; or "waiting": all of them but running.
         reason: of failed jobs: why.
         fingerprint: of failed jobs: task, error and place in one.
         until: enqueued (of failed jobs: failed) no later than this. What comes, or fails again, meanwhile is not taken too.

@@ -222,7 +222,10 @@ def given(concurrency: int | None, rate: Rates | None, more: Iterable[Limit]) ->
         DeclarationError: a value is out of range.
     """
     short = () if concurrency is None and rate is None else (Limit(concurrency, rate),)
-    return (*short, *more)
+    found = tuple(more) if isinstance(more, Iterable) else (more,)
+    if found and (isinstance(more, str) or not all(isinstance(one, Limit) for one in found)):
+        raise DeclarationError(f"limits={more!r} must be a tuple of them, such as limits=(Limit(concurrency=2, per='tenant'),)")
+    return (*short, *found)
 
 
 @dataclass(frozen=True)

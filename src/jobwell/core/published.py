@@ -79,6 +79,7 @@ def publish(spec: TaskSpec) -> str:
         "format": FORMAT, "queue": spec.queue, "priority": spec.priority, "rank": rank_of(spec.priority), "gate": str(spec.gate),
         "timeout": spec.timeout, "deadline": spec.deadline, "tenant": spec.tenant, "lock": spec.lock.by if spec.lock else (),
         "executor": spec.executor, "owner": spec.owner, "version": spec.version, "on_lost": spec.on_lost,
+        "cost": spec.cost, "memory": spec.memory,
         "parameters": parameters, "schema": _schema(signature),
     }  # fmt: skip
     return orjson.dumps(told).decode()

@@ -26,6 +26,7 @@ OnLeaseLost = Literal["stop", "finish"]
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 HIGHEST, LOWEST = 100, -100
+MOST_COST = 10_000
 
 
 @dataclass(frozen=True, init=False)
@@ -75,6 +76,7 @@ class TaskSpec:
         version: of its payload.
         on_lost: what becomes of a job whose worker vanished, or whose process died, in the middle of it.
         on_lease_lost: what becomes of an attempt whose worker cannot renew its lease.
+        cost: slots that a job of it takes.
         upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
     """
 
@@ -100,8 +102,14 @@ class TaskSpec:
     keep_result: bool = True
     on_lost: OnLost = "retry"
     on_lease_lost: OnLeaseLost = "stop"
+    cost: int = 1
     resources: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it waits where memory is short."""
+        return self.cost > 1 or self.memory is not None
 
     @property
     def gates(self) -> tuple[int, ...]:
@@ -142,6 +150,7 @@ def declare(
     keep_result: bool = True,
     on_lost: OnLost = "retry",
     on_lease_lost: OnLeaseLost = "stop",
+    cost: int = 1,
     resources: Iterable[str] = (),
     concurrency: int | None = None,
     rate: Rates | None = None,
@@ -177,7 +186,16 @@ def declare(
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
         resources=used, limits=_limits(name, concurrency, rate, limits, who),
+        cost=_cost(cost, chosen, who),
     )  # fmt: skip
+
+
+def _cost(cost: int, executor: Executor, who: str) -> int:
+    if isinstance(cost, bool) or not isinstance(cost, int) or not 1 <= cost <= MOST_COST:
+        raise DeclarationError(f"{who}cost={cost!r} must be a whole number of slots from 1 to {MOST_COST:,}")
+    if cost > 1 and executor == "process":
+        raise DeclarationError(f"{who}cost={cost}: a job in a child process takes a child and no slot; leave cost out")
+    return cost
 
 
 def _one_of(value: Any, allowed: tuple[str, str], name: str) -> Any:

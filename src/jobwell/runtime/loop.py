@@ -54,7 +54,14 @@ class Loop:
     def start(self) -> None:
         """Start; nothing happens when it runs already."""
         if self._task is None:
+            self.last_good = self._due = time.monotonic()  # it may have been made long before
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"jobwell {self.name}")
+            self._task.add_done_callback(self._over)
+
+    def _over(self, task: "asyncio.Task[None]") -> None:
+        """It has ended, and nobody stopped it (a handler of logs that fails, for one): it must not be missing in silence."""
+        if self._task is task and not task.cancelled() and (error := task.exception()) is not None:
+            self._on_fatal(self.name, error)
 
     async def stop(self) -> None:
         """Stop, in the middle of a tick if need be. Safe twice, and unstarted."""
@@ -80,7 +87,12 @@ class Loop:
             self._wake.clear()
             try:
                 pause = await self._tick()
-            except Exception as error:  # noqa: BLE001  the one place where a loop's errors end: logged, counted, backed off
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise  # this loop is meant, and not something that it waited for
                 pause = self._failed(error)
             else:
                 if self._failing:
@@ -109,8 +121,8 @@ class Loop:
             if self._failing == 1:
                 log.warning("%s waits: %s", self.name, error)
         else:
-            log.error("%s failed: %s", self.name, error, exc_info=error)
             self._unexpected += 1
+            log.error("%s failed: %s", self.name, str(error) or type(error).__name__, exc_info=error)
             if self._unexpected >= FATAL_FAILURES and time.monotonic() - self.last_good > FATAL_SILENCE:
                 self._on_fatal(self.name, error)
         longest = min(LONGEST_BACKOFF, 0.05 * 2.0 ** min(self._failing, 10))

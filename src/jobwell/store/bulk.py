@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
+from jobwell.core.spread import Spread
 from jobwell.store.jobs import INLINE, insert
 from jobwell.store.statements import OwnAsyncCursor, OwnCursor, Program, Query, Statements, aask, arun, ask, run
 
@@ -39,9 +40,12 @@ class Feed:
         jobs: the stream.
         eager: read a piece into memory before its COPY begins, because the stream itself may need the connection
             (a cursor of the caller's transaction); otherwise jobs are made while the server stores the earlier ones.
+        spread: over which time they become due; None: each at its own.
     """
 
-    def __init__(self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool) -> None:
+    def __init__(self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool, spread: Spread | None = None) -> None:
+        self._spread = spread
+        self._begun: datetime | None = None  # the database's time, from which a spread counts
         self.error: Exception | None = None
         stream = iter(jobs)
         self._eager = eager
@@ -74,6 +78,17 @@ class Feed:
                     " nothing was enqueued"
                 )
             seen.add(job.id)
+
+    def placed(self, statements: Statements, piece: list[NewJob]) -> Program[list[NewJob]]:
+        """The jobs with their places in the spread, where there is one."""
+        spread = self._spread
+        if spread is None:
+            return piece
+        if self._begun is None:
+            [(microseconds,)] = yield statements("jobs.now_as_text")
+            self._begun = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(microseconds))
+        begun = self._begun
+        return [spread.place(job, begun) for job in piece]
 
     def begin(self, statements: Statements) -> Program[None]:
         """Note which transaction of the caller's this is."""
@@ -124,11 +139,14 @@ class Feed:
     def rows(self, now: datetime) -> Iterator[tuple[Any, ...]]:
         """The rows of one COPY: to the end of the stream, of the piece, or of the room for large payloads."""
         self.head, self.large = [], []
+        spread, piece = self._spread, self._piece()
+        if spread is not None:
+            piece = (spread.place(job, now) for job in piece)
         if self._eager:
-            for job in self._take(list(self._piece())):
+            for job in self._take(list(piece)):
                 yield _row(job, now, self.meta, self.queues)
             return
-        for job in self._piece():
+        for job in piece:
             self.ids += job.id.bytes
             yield _row(job, now, self.meta, self.queues)
 
@@ -148,11 +166,17 @@ class Feed:
         self.ended = True
 
 
+def few(statements: Statements, feed: Feed) -> Program[None]:
+    """All of a small feed, in one statement."""
+    placed = yield from feed.placed(statements, feed.head)
+    yield from insert(statements, placed, feed.meta)
+
+
 def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
     """Insert all or nothing. Inside the caller's transaction this is a savepoint of it."""
     if feed.small:
         if feed.head:
-            run(conn, insert(statements, feed.head, feed.meta))
+            run(conn, few(statements, feed))
         return
     with conn.transaction():
         try:
@@ -190,7 +214,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
     """As `put`, on an async connection."""
     if feed.small:
         if feed.head:
-            await arun(conn, insert(statements, feed.head, feed.meta))
+            await arun(conn, few(statements, feed))
         return
     async with conn.transaction():
         try:
@@ -237,14 +261,15 @@ def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
     """The same inside a caller's transaction, for any driver. An error undoes this call only, as with `put`."""
     if feed.small:
         if feed.head:
-            yield from insert(statements, feed.head, feed.meta)
+            yield from few(statements, feed)
         return
     yield statements("jobs.savepoint")
     try:
         yield from feed.begin(statements)
         for piece in feed.pieces():
             yield from feed.same(statements)
-            yield from insert(statements, piece, feed.meta)
+            placed = yield from feed.placed(statements, piece)
+            yield from insert(statements, placed, feed.meta)
             feed.stored += len(piece)
         yield from feed.same(statements)
     except GeneratorExit:

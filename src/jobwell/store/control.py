@@ -9,18 +9,19 @@ from uuid import UUID
 import orjson
 
 from jobwell.core.errors import Conflict, NotFound
-from jobwell.core.filters import Selection
+from jobwell.core.filters import WAITING, Selection
 from jobwell.core.ids import new_id
+from jobwell.core.task import rank_of
 from jobwell.core.text import check_storable
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements
 
-Verb = Literal["jobs.cancel", "jobs.retry", "quarantine.retry"]
-VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "quarantine.retry")
+Verb = Literal["jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry"]
+VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry")
 PIECE = 500
 UNKNOWN_CAP = 1000
 ALL = "*"
-ACTION = ("id", "at", "actor", "verb", "chosen", "total", "done", "state", "why", "beat_at", "ended_at")
+ACTION = ("id", "at", "actor", "verb", "chosen", "total", "done", "state", "why", "beat_at", "ended_at", "to")
 HELD = ("queue", "paused_at", "paused_by", "paused_why", "paused_until")
 
 
@@ -122,6 +123,28 @@ def run_now(statements: Statements, ids: Sequence[UUID]) -> Program[list[UUID]]:
     return [row[0] for row in rows]
 
 
+def reprioritize(statements: Statements, ids: Sequence[UUID], priority: int) -> Program[list[UUID]]:
+    """Give jobs that wait another priority; what runs keeps its own. Returns those that have it now."""
+    rows = yield statements("control.reprioritize", ids=list(ids), rank=rank_of(priority))
+    return [row[0] for row in rows]
+
+
+def reprioritize_one(statements: Statements, job: UUID, priority: int, *, actor: str, why: str | None) -> Program[bool]:
+    """The same for one job, with its audit row; to be run in one transaction. False: it runs, or is over.
+
+    Raises:
+        NotFound: it is nowhere.
+    """
+    check_storable(by=actor, why=why)
+    if not (yield from reprioritize(statements, [job], priority)):
+        if (yield from state_of(statements, job)) is None:
+            raise NotFound(f"there is no job {job}: its retention is over, or its transaction has not committed")
+        return False
+    detail = {"ids": [job], "why": why, "to": priority}
+    yield from audit.record(statements, actor=actor, action="jobs.priority", target=str(job), detail=detail)
+    return True
+
+
 def state_of(statements: Statements, job: UUID) -> Program[str | None]:
     """Where one job is; None: nowhere."""
     rows = yield statements("reads.one", id=job)
@@ -137,16 +160,35 @@ def count(statements: Statements, verb: Verb, chosen: Selection) -> Program[int]
 
 
 def begin(
-    statements: Statements, verb: Verb, chosen: Selection, *, actor: str, why: str | None, total: int, id: UUID | None = None
+    statements: Statements,
+    verb: Verb,
+    chosen: Selection,
+    *,
+    actor: str,
+    why: str | None,
+    total: int,
+    id: UUID | None = None,
+    to: int | None = None,
 ) -> Program[UUID]:
-    """Write an action on many jobs down, so that any process can go on with it. Its id is the caller's, or a new one."""
+    """Write an action on many jobs down, so that any process can go on with it. Its id is the caller's, or a new one.
+
+    `to` is the priority that jobs.priority gives.
+    """
     check_storable(by=actor, why=why)
     stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
-    rows = yield statements("control.begin", id=id or new_id(), actor=actor, verb=verb, chosen=stored, total=total, why=why)
+    args = orjson.dumps({"to": to}).decode() if to is not None else None
+    rows = yield statements(
+        "control.begin", id=id or new_id(), actor=actor, verb=verb, chosen=stored, total=total, why=why, args=args
+    )
     action: UUID = rows[0][0]
-    yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action),
-                            detail={"filter": chosen.said(), "total": total, "why": why})  # fmt: skip
+    detail = {"filter": chosen.said(), "total": total, "why": why} | _given(to)
+    yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action), detail=detail)
     return action
+
+
+def brief(statements: Statements) -> Program[None]:
+    """Say in a transaction that locks jobs that it is a short one: while its client stands still, workers wait for their rows."""
+    yield statements("control.brief")
 
 
 def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | None]:
@@ -155,10 +197,11 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     Returns:
         How many jobs were touched, and whether it was the last piece. None: it is over, or another process is at it.
     """
+    yield from brief(statements)
     rows = yield statements("control.take", id=action)
     if not rows:
         return None
-    verb, actor, why, stored, after, _ = rows[0]
+    verb, actor, why, stored, after, _, to = rows[0]
     try:
         chosen = Selection.read(stored if isinstance(stored, dict) else orjson.loads(stored))
     except (TypeError, ValueError, AttributeError) as error:
@@ -168,22 +211,26 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     picking = "control.pick_failed" if verb == "quarantine.retry" else "control.pick_live"
     rows = yield statements(picking, **chosen.parameters(), after=after, limit=PIECE)
     ids = [row[0] for row in rows]
-    touched = (yield from apply(statements, verb, ids, actor=actor, why=why)) if ids else []
+    touched = (yield from apply(statements, verb, ids, actor=actor, why=why, to=to)) if ids else []
     last = len(ids) < PIECE
     yield statements("control.move", id=action, after=ids[-1] if ids else after, count=len(touched), last=last)
     if touched:
-        detail = {"action": action, "ids": touched}
+        detail = {"action": action, "ids": touched} | _given(to)
         yield from audit.record(statements, actor=actor, action=verb, target=f"{len(touched)} jobs", detail=detail)
     return len(touched), last
 
 
-def apply(statements: Statements, verb: Verb, ids: Sequence[UUID], *, actor: str, why: str | None) -> Program[list[UUID]]:
+def apply(
+    statements: Statements, verb: Verb, ids: Sequence[UUID], *, actor: str, why: str | None, to: int | None = None
+) -> Program[list[UUID]]:
     """Do it to these jobs. Returns those that it could be done to."""
     if verb == "jobs.cancel":
         found = yield from cancel(statements, ids, actor=actor, why=why)
         return list(found)
     if verb == "jobs.retry":
         return (yield from run_now(statements, ids))
+    if verb == "jobs.priority":
+        return (yield from reprioritize(statements, ids, 0 if to is None else to))
     return (yield from quarantine.retry(statements, Selection(ids=ids)))
 
 
@@ -241,6 +288,12 @@ def actions(statements: Statements, *, id: UUID | None = None, limit: int = 50) 
 
 
 def _narrowed(verb: Verb, chosen: Selection) -> Selection:
-    if verb != "jobs.retry":
-        return chosen
-    return replace(chosen, state="retrying")
+    if verb == "jobs.retry":
+        return replace(chosen, state="retrying")
+    if verb == "jobs.priority" and chosen.state is None:
+        return replace(chosen, state=WAITING)
+    return chosen
+
+
+def _given(to: int | None) -> dict[str, Any]:
+    return {} if to is None else {"to": to}

@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from jobwell.core.errors import JobwellError, SchemaMismatch, SettingsError, StoreError, StoreRefused, StoreUnavailable
 from jobwell.settings import Settings, masked
 from jobwell.store.arrays import teach
+from jobwell.store.hosts import Hosts, failures, pairs, timeout
 from jobwell.store.pool import LoopPool, Pool
 from jobwell.store.statements import Program, Statements, T, run
 from jobwell.store.wire import LoopConnection, PlainConnection, Silence
@@ -60,6 +61,7 @@ class Database:
         self.statements = Statements(settings.schema)
         self._url: str | None = None
         self._pooled = False  # what the last connection told
+        self._hosts = Hosts()
 
     @property
     def url(self) -> str:
@@ -79,7 +81,10 @@ class Database:
         return "the embedded server" if self.settings.database_url == "embedded" else masked(self.settings.url)
 
     def parameters(self, name: str, url: str = "", patience: float = 0.0, within: float = 0.0) -> dict[str, Any]:
-        """Keyword arguments for a connection: keep-alives and a deadline for everything that can hang."""
+        """Keyword arguments for a connection: keep-alives and a deadline for everything that can hang.
+
+        Of several hosts one that can be written is wanted, and the one that answered last is asked first.
+        """
         settings = self.settings
         try:
             given = conninfo_to_dict(url or self.url)
@@ -87,13 +92,15 @@ class Database:
             raise SettingsError(f"database_url={masked(settings.url)!r} cannot be read: {_unquoted(error)}") from None
         chosen = {
             "application_name": f"jobwell {name}",
-            "connect_timeout": max(2, round(min(settings.connect_timeout, within or patience or settings.connect_timeout))),
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": round((patience or settings.statement_timeout) * 1000),
         }
-        return {**chosen, **given}
+        if len(pairs(given)) > 1:
+            chosen["target_session_attrs"] = "read-write"
+        seconds = timeout(given, settings.connect_timeout, within or patience)
+        return {**chosen, **self._hosts.arranged(given), "connect_timeout": seconds}
 
     def connect(self, name: str = "tool", *, direct: bool = False, patience: float = 0.0) -> PlainConnection:
         """A plain autocommit connection of one's own. It prepares nothing, so that it works through any pooler.
@@ -110,6 +117,7 @@ class Database:
         parameters = self.parameters(name, url, patience)
         with self.telling(sent=False):
             conn = PlainConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+        conn.way = self._hosts.answered(parameters, conn.info.host, conn.info.port)
         conn.silence = patience or self.settings.statement_timeout
         return conn
 
@@ -126,6 +134,7 @@ class Database:
         parameters = self.parameters(name, within=within)
         with self.telling(sent=False):
             conn = await LoopConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+            conn.way = self._hosts.answered(parameters, conn.info.host, conn.info.port)
             conn.silence = self.settings.statement_timeout
             try:
                 if self.settings.pooler == "auto":
@@ -155,6 +164,7 @@ class Database:
             parameters = self.parameters(name, within=seconds)
             with self.telling(sent=False):
                 conn = PlainConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+                conn.way = self._hosts.answered(parameters, conn.info.host, conn.info.port)
                 conn.silence = self.settings.statement_timeout
                 try:
                     if self.settings.pooler == "auto":
@@ -190,6 +200,10 @@ class Database:
         except OLDER as error:
             lacks = f"{self.place} has no Jobwell tables in the schema {self.settings.schema!r}, or older ones"
             raise SchemaMismatch(self._moved() or f"{lacks}; run `jobwell migrate`") from error
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            raise StoreUnavailable(
+                f"{self.place} cannot be written: {first_line(error)} (a replica, or not the primary yet?); nothing was changed"
+            ) from error
         except psycopg.OperationalError as error:
             self._unreachable(error, sent=sent)
 
@@ -219,13 +233,12 @@ class Database:
         )
 
     def _unreachable(self, error: psycopg.Error, *, sent: bool) -> NoReturn:
-        reason = first_line(error)
+        reasons = failures(str(error))
+        reason = "; ".join(f"{host}: {why}" for host, why in reasons) or first_line(error)
         state = error.sqlstate or ""
         if state == "57014":
             raise StoreUnavailable(f"{self.place} did not answer in time: {reason}") from error
-        if state.startswith("25"):
-            raise StoreError(f"{self.place} cannot be written: {reason} (is this a replica?)") from error
-        advice = ADVICE_BY_STATE.get(state) or next((words for sign, words in ADVICE.items() if sign in reason), None)
+        advice = _advice([why for _, why in reasons] or [reason], "" if reasons else state)
         if advice:
             raise StoreRefused(f"{self.place} refuses: {reason}; {advice}") from error
         unsure = sent and not state.startswith(UNSENT_OR_UNDONE)
@@ -234,11 +247,17 @@ class Database:
         raise StoreUnavailable(f"{self.place} {what}: {reason}{lost}", unsure=unsure) from error
 
 
+def _advice(reasons: list[str], state: str) -> str:
+    """What to do about a server that refuses. Nothing while only some of several hosts do: the others may come back."""
+    found = [next((words for sign, words in ADVICE.items() if sign in reason), "") for reason in reasons]
+    return ADVICE_BY_STATE.get(state, "") or (found[0] if all(found) else "")
+
+
 def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
     """What a worker cannot live with.
 
     Raises:
-        StoreError: the server is read-only, which a fail-over may mend.
+        StoreUnavailable: the server is read-only, which the end of a fail-over mends.
         StoreRefused: its transactions are stricter than claims and the fence are made for.
     """
     row = conn.execute(statements["server.fitness"]).fetchone()
@@ -246,7 +265,10 @@ def check_fitness(conn: "Connection[Any]", statements: Statements) -> None:
     if encoding != "UTF8":
         raise StoreRefused(f"the database's encoding is {encoding}; Jobwell needs UTF8 to store any text")
     if read_only:
-        raise StoreError("this server cannot be written (a replica, or default_transaction_read_only); give the primary's URL")
+        raise StoreUnavailable(
+            "this server cannot be written (a replica, or default_transaction_read_only); give the primary's URL, or wait for the"
+            " end of its fail-over"
+        )
     if isolation != "read committed":
         raise StoreRefused(
             f"default_transaction_isolation is {isolation!r} here, and a worker needs 'read committed': give its role that by"

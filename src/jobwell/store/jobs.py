@@ -12,6 +12,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane, Mark
 from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.task import TaskSpec
 from jobwell.store import results
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
@@ -146,6 +147,10 @@ class JobVerbs:
         """The gates that have ready jobs, with the name of one task behind each."""
         cursor = await conn.execute(self._statements["jobs.gates"], {"queues": queues})
         return dict(await cursor.fetchall())
+
+    async def adopt(self, conn: "AsyncConnection[Any]", gate: int, spec: TaskSpec) -> None:
+        """Say what is behind a gate that nobody has told of: a known task, as it is known here."""
+        await conn.execute(self._statements["limits.adopt"], {"gate": gate, "task": spec.name, "resources": list(spec.resources)})
 
     async def finish(
         self, conn: "AsyncConnection[Any]", ids: Sequence[UUID], claims: Sequence[UUID], ends: Sequence[Succeeded]

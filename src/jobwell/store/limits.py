@@ -9,15 +9,16 @@ import orjson
 
 from jobwell.core.catalog import Catalog
 from jobwell.core.ids import alone
-from jobwell.core.limits import Declared, edition
+from jobwell.core.limits import Declared, Rate, edition
 from jobwell.core.text import check_storable
+from jobwell.core.why import Held, Limited
 from jobwell.store.statements import Program, Statements
 
 CAP = 100_000
 LISTED = ("kind", "name", "per", "concurrency", "rates", "weight", "declared", "code_concurrency", "code_rates", "code_weight",
           "override", "set_at", "set_by", "set_why", "set_until", "set_counts", "in_use")  # fmt: skip
 HELD = ("kind", "name", "held_at", "held_by", "held_why", "held_until")
-BEHIND = ("subject", "kind", "name", "per", "concurrency", "rates", "used", "room", "wait", "holders")
+SHOWN = 5  # jobs that are named of those that use a limit
 
 
 def publish(statements: Statements, worker: UUID, catalog: Catalog, rows: Iterable[Declared]) -> Program[int]:
@@ -64,16 +65,19 @@ def put(
     yield statements("control.wake_all")
 
 
-def clear(statements: Statements, kind: str, name: str, per: str) -> Program[bool]:
-    """Let the values from code count again. Whether anything had been set."""
+def clear(statements: Statements, kind: str, name: str, per: str | None) -> Program[list[str]]:
+    """Let the values from code count again, for one `per` or for all. For which of them anything had been set."""
     rows = yield statements("limits.clear", kind=kind, name=name, per=per)
     yield statements("control.wake_all")
-    return bool(rows)
+    return [row[0] for row in rows]
 
 
-def listed(statements: Statements, *, kind: str | None = None, name: str | None = None) -> Program[list[dict[str, Any]]]:
-    """Every limit, as it counts now and as code has it."""
-    rows = yield statements("limits.list", kind=kind, name=name)
+def listed(
+    statements: Statements, *, kind: str | None = None, name: str | None = None, only_set: bool = False
+) -> Program[list[dict[str, Any]]]:
+    """Every limit, as it counts now and as code has it; or only where an operator's values count now."""
+    check_storable(name=name)
+    rows = yield statements("limits.list", kind=kind, name=name, only_set=only_set)
     return [dict(zip(LISTED, row, strict=True)) for row in rows]
 
 
@@ -85,6 +89,7 @@ def known(statements: Statements, kind: str) -> Program[list[str]]:
 
 def tenant_seen(statements: Statements, name: str) -> Program[bool]:
     """Whether any job is of this tenant. Reads far, where none is."""
+    check_storable(tenant=name)
     rows = yield statements("limits.tenant_seen", name=name)
     return bool(rows[0][0])
 
@@ -93,6 +98,8 @@ def hold(
     statements: Statements, kind: str, names: Sequence[str], *, actor: str, why: str | None, until: datetime | None
 ) -> Program[list[str]]:
     """Hold tasks, resources or tenants: nothing of them is claimed any more."""
+    for name in names:
+        check_storable(name=name)
     check_storable(by=actor, why=why)
     yield statements("limits.forget")
     rows = yield statements("limits.hold", kind=kind, names=list(names), actor=actor, why=why, until=until)
@@ -101,6 +108,8 @@ def hold(
 
 def release(statements: Statements, kind: str, names: Sequence[str], *, everything: bool = False) -> Program[list[str]]:
     """Let them go on. Returns those that were held."""
+    for name in names:
+        check_storable(name=name)
     yield statements("limits.forget")
     rows = yield statements("limits.release", kind=kind, names=list(names), everything=everything)
     yield statements("control.wake_all")
@@ -114,7 +123,7 @@ def held(statements: Statements) -> Program[list[dict[str, Any]]]:
 
 
 def delays(statements: Statements, kind: str, name: str, until: datetime) -> Program[tuple[int, int, datetime | None]]:
-    """What a hold until then would delay: waiting jobs, those whose deadline would pass, and the first such deadline.
+    """What a hold until then would delay: jobs to start before, those whose deadline would pass, and the first such deadline.
 
     Counts stop at `CAP`.
     """
@@ -122,16 +131,39 @@ def delays(statements: Statements, kind: str, name: str, until: datetime) -> Pro
     return int(rows[0][0]), int(rows[0][1]), rows[0][2]
 
 
-def behind(statements: Statements, job: UUID) -> Program[list[dict[str, Any]]]:
-    """The limits on a waiting job, with their room."""
-    rows = yield statements("limits.behind", id=job)
-    return [dict(zip(BEHIND, row, strict=True)) for row in rows]
+def uses(statements: Statements, kind: str, name: str) -> Program[tuple[int, float, list[UUID]]]:
+    """How many use a limit of the whole fleet, seconds until its rates let the next one in, and which jobs: the first few."""
+    rows = yield statements("limits.uses", kind=kind, name=name, limit=SHOWN)
+    return (int(rows[0][1]), float(rows[0][2]), list(rows[0][3])) if rows else (0, 0.0, [])
 
 
-def holding(statements: Statements, job: UUID) -> Program[list[dict[str, Any]]]:
+def behind(statements: Statements, job: UUID) -> Program[tuple[Limited, ...]]:
+    """The limits on a waiting job that let nothing in at this moment."""
+    rows = yield statements("limits.behind", id=job, limit=SHOWN)
+    found = [
+        Limited(kind, name, per, concurrency, tuple(written(rates)), used, wait, tuple(holders))
+        for kind, name, per, concurrency, rates, used, wait, holders in rows
+    ]
+    return tuple(one for one in found if one.full or one.wait > 0)
+
+
+def written(rates: Any) -> list[str]:
+    """Stored rates, as they are written: "10/s"."""
+    given = orjson.loads(rates) if isinstance(rates, str | bytes) else rates
+    return [str(Rate(one["count"], one["seconds"], one["burst"])) for one in given or ()]
+
+
+def holding(statements: Statements, job: UUID) -> Program[tuple[Held, ...]]:
     """The holds on a waiting job."""
     rows = yield statements("limits.holding", id=job)
-    return [dict(zip(HELD, row, strict=True)) for row in rows]
+    return tuple(Held(*row) for row in rows)
+
+
+def forget(statements: Statements) -> Program[int]:
+    """Take out what operators had held or set for a time that is over. It has counted no more since then."""
+    yield statements("limits.forget")
+    rows = yield statements("limits.forget_set")
+    return int(rows[0][0])
 
 
 def forget_uses(statements: Statements, limit: int) -> Program[int]:

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from jobwell.core.errors import StoreUnavailable
 from jobwell.store.database import Database, is_lost
-from jobwell.store.wire import speaks
+from jobwell.store.wire import LoopConnection, outdated
 
 MARGIN = 2.0  # seconds beyond a statement's own deadline, which tells more
 
@@ -27,7 +27,7 @@ class Link:
         self._database = database
         self._name = name
         self._lock = asyncio.Lock()
-        self._conn: AsyncConnection[Any] | None = None
+        self._conn: LoopConnection | None = None
 
     @contextlib.asynccontextmanager
     async def use(self) -> "AsyncIterator[AsyncConnection[Any]]":
@@ -38,8 +38,8 @@ class Link:
                 the fate of the statement is not known.
         """
         async with self._lock:
-            if self._conn is not None and not self._conn.closed and speaks(self._conn):
-                await self._conn.close()  # the server has ended it, after an idle timeout perhaps; nothing was sent yet
+            if self._conn is not None and not self._conn.closed and outdated(self._conn):
+                await self._conn.close()  # after an idle timeout perhaps; nothing was sent yet
             if self._conn is None or self._conn.closed:
                 self._conn = await self._database.aconnect(self._name)
             conn, good = self._conn, False

@@ -114,6 +114,10 @@ class Pool:
         conn = self._take()
         try:
             yield conn
+        except psycopg.errors.ReadOnlySqlTransaction:  # the others lead to the same server, which is not the primary any more
+            conn.close()
+            self._shelf.clear()
+            raise
         finally:
             self._give(conn)
 
@@ -134,6 +138,9 @@ class Pool:
 
     def _lives(self, conn: PlainConnection, since: float) -> bool:
         idle = time.monotonic() - since
+        if conn.way is not None and conn.way.left:
+            conn.close()
+            return False
         if idle < PROVE_AFTER and not speaks(conn):
             return True
         usual, conn.silence = conn.silence, min(PROOF_PATIENCE, conn.silence)
@@ -229,6 +236,10 @@ class LoopPool:
         conn = await self._take()
         try:
             yield conn
+        except psycopg.errors.ReadOnlySqlTransaction:
+            await conn.close()
+            self._shelf.clear()
+            raise
         finally:
             await self._give(conn)
 
@@ -250,6 +261,9 @@ class LoopPool:
 
     async def _lives(self, conn: LoopConnection, since: float) -> bool:
         idle = time.monotonic() - since
+        if conn.way is not None and conn.way.left:
+            await conn.close()
+            return False
         if idle < PROVE_AFTER and not speaks(conn):
             return True
         usual, conn.silence = conn.silence, min(PROOF_PATIENCE, conn.silence)

@@ -4,10 +4,11 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobwell.store import results
+from jobwell.store import limits, results
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
+PIECE_OF_USES = 500  # each is locked for its moment
 DAYS_AHEAD = 7
 LEASE = 5.0  # seconds: taken anew with each piece, so it covers the rest between two of them
 
@@ -51,7 +52,7 @@ class UpkeepVerbs:
     def lease(self, pruner: Pruner) -> Program[bool]:
         """Take or renew the right to prune, in the transaction of the piece that follows. False: somebody else has it.
 
-        Sets a statement timeout of 5 s and a lock timeout of 1 s for that transaction.
+        Sets a statement timeout of 5 s and a lock timeout of 100 ms for that transaction, and 10 s for standing still in it.
         """
         yield self._statements("upkeep.patience")
         return bool((yield self._statements("upkeep.lease", **pruner.parameters())))
@@ -84,6 +85,14 @@ class UpkeepVerbs:
     def expire_results(self) -> Program[bool]:
         """A piece of the results that are kept no longer. True: there may be more."""
         return results.expire(self._statements)
+
+    def forget_set(self) -> Program[int]:
+        """Holds and limits that operators had set for a time that is over."""
+        return limits.forget(self._statements)
+
+    def forget_uses(self) -> Program[int]:
+        """A piece of what is written down about the use of limits, and needed no more."""
+        return limits.forget_uses(self._statements, PIECE_OF_USES)
 
     def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, int, uuid.UUID | None]]:
         """A piece of the payloads whose jobs are gone: how many were looked at and deleted, and where the walk goes on."""

@@ -16,7 +16,10 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.abc import RV, PQGen, PQGenConn
 
+from jobwell.store.hosts import Way
+
 CANCEL_PATIENCE = 1.0  # seconds for the request to stop the statement
+LEFT_PATIENCE = 1.0  # seconds for a statement on a host from which this process has gone to another one
 FORK_PATIENCE = 5.0  # seconds for which a fork waits for another thread's step of connecting: a name may be slow to look up
 
 
@@ -71,9 +74,13 @@ class PlainConnection(Connection[Any]):
 
     Attributes:
         silence: seconds for which one wait for the server may last.
+        cancelling: seconds for the request to stop what was not answered; 0: none is sent.
+        way: which of several hosts it leads to.
     """
 
     silence = 30.0
+    cancelling = CANCEL_PATIENCE
+    way: Way | None = None
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -86,10 +93,11 @@ class PlainConnection(Connection[Any]):
             Silence: nothing came for so long.
         """
         try:
-            return super().wait(_bounded(gen, self.silence), *given, **options)
+            return super().wait(_bounded(gen, self.silence, self.way), *given, **options)
         except Silence:
-            with contextlib.suppress(psycopg.Error):  # it may wait for a lock, and would be carried out later
-                self.cancel_safe(timeout=CANCEL_PATIENCE)
+            if self.cancelling and not (self.way and self.way.left):
+                with contextlib.suppress(psycopg.Error):  # it may wait for a lock, and would be carried out later
+                    self.cancel_safe(timeout=self.cancelling)
             self.pgconn.finish()
             raise
 
@@ -98,6 +106,7 @@ class LoopConnection(AsyncConnection[Any]):
     """The same for async code."""
 
     silence = 30.0
+    way: Way | None = None
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -106,27 +115,39 @@ class LoopConnection(AsyncConnection[Any]):
     async def wait(self, gen: PQGen[RV], *given: Any, **options: Any) -> RV:
         """As in `PlainConnection`."""
         try:
-            return await super().wait(_bounded(gen, self.silence), *given, **options)
+            return await super().wait(_bounded(gen, self.silence, self.way), *given, **options)
         except Silence:
-            with contextlib.suppress(psycopg.Error):
-                await self.cancel_safe(timeout=CANCEL_PATIENCE)
+            if not (self.way and self.way.left):
+                with contextlib.suppress(psycopg.Error):
+                    await self.cancel_safe(timeout=CANCEL_PATIENCE)
             self.pgconn.finish()
             raise
 
 
-def _bounded(gen: PQGen[RV], seconds: float) -> PQGen[RV]:
-    """Hand the driver's generator through, and break the wait when nothing has come for so long."""
+def _bounded(gen: PQGen[RV], seconds: float, way: Way | None) -> PQGen[RV]:
+    """Hand the driver's generator through, and break the wait when nothing has come for so long, or nothing good can come."""
     try:
         wanted = next(gen)
-        until = time.monotonic() + seconds
+        began = time.monotonic()
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > until:
-                raise Silence(f"no answer for {seconds:g} s")
+            if not ready:
+                waited = time.monotonic() - began
+                if waited > seconds:
+                    if way is not None:
+                        way.doubt()
+                    raise Silence(f"no answer for {seconds:g} s")
+                if waited > LEFT_PATIENCE and way is not None and way.left:
+                    raise Silence("no answer, and another host is the primary now")
             wanted = gen.send(ready)
     except StopIteration as stop:
         value: RV = stop.value
         return value
+
+
+def outdated(conn: PlainConnection | LoopConnection) -> bool:
+    """Whether a connection leads to a host that is not the primary any more, or was ended by the server while it rested."""
+    return (conn.way is not None and conn.way.left) or speaks(conn)
 
 
 def speaks(conn: "Connection[Any] | AsyncConnection[Any]") -> bool:

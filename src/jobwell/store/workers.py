@@ -10,6 +10,7 @@ from jobwell.store.statements import Program, Statements
 
 WORKER_COLUMNS = (
     "id", "name", "host", "pid", "version", "state", "queues", "slots", "busy", "started_at", "silent", "up", "tasks", "wakeups",
+    "skew", "lag", "pools", "held",
 )  # fmt: skip
 RUNNING_COLUMNS = ("id", "task", "queue", "tenant", "priority", "attempt", "started_at", "seconds")
 MOST_RUNNING = 1000
@@ -23,24 +24,29 @@ class WorkerVerbs:
 
     def register(
         self, worker: UUID, *, lease: float, pid: int, host: str, name: str, version: str, slots: int, queues: Sequence[str]
-    ) -> Program[None]:
-        """A fresh worker with a lease."""
-        yield self._statements(
+    ) -> Program[tuple[datetime, datetime]]:
+        """A fresh worker with a lease. Returns the database's time, and its host's (the same, but in tests that travel)."""
+        rows = yield self._statements(
             "workers.register", id=worker, lease=lease, pid=pid, host=host, name=name, version=version, slots=slots,
             queues=list(queues),
         )  # fmt: skip
+        return rows[0][0], rows[0][1]
 
-    def renew(self, worker: UUID, *, lease: float, busy: int, wakeups: str = "poll") -> Program[datetime | None]:
-        """Renew the lease. Returns the database's time; None: somebody declared this worker dead, and it must stop.
+    def renew(
+        self, worker: UUID, *, lease: float, busy: int, wakeups: str = "poll", skew: float | None = None, lag: float | None = None
+    ) -> Program[tuple[datetime, datetime] | None]:
+        """Renew the lease. Returns the database's time, and its host's; None: this worker was declared dead, and must stop.
 
         Args:
             worker: whose.
             lease: seconds from now.
             busy: how many jobs it runs.
             wakeups: 'notify' when it was proved that they arrive, else 'poll'.
+            skew: seconds by which its host's clock is ahead of the database's, as far as it knows.
+            lag: seconds for which its event loop did not answer, at the worst since the last renewal.
         """
-        rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy, wakeups=wakeups)
-        return rows[0][0] if rows else None
+        rows = yield self._statements("workers.renew", id=worker, lease=lease, busy=busy, wakeups=wakeups, skew=skew, lag=lag)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def listens(self) -> Program[set[str]]:
         """The channels to which this connection is subscribed."""
@@ -58,6 +64,10 @@ class WorkerVerbs:
     def keeps_children(self, worker: UUID, *, children: int) -> Program[None]:
         """It can run suspects alone."""
         yield self._statements("workers.keeps_children", id=worker, children=children)
+
+    def pools(self, worker: UUID, *, pools: str | None, slots: int, held: str) -> Program[None]:
+        """Its slots, by pool as JSON where it has pools, and why it holds heavy tasks back, if it does."""
+        yield self._statements("workers.pools", id=worker, pools=pools, slots=slots, held=held)
 
     def suspect(self, worker: UUID, *, how: str, bound: int) -> Program[int]:
         """Its process died: what it ran itself is suspect, and runs alone from now on. Returns how many there are."""

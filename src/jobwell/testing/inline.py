@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 from jobwell.client import transactions
 from jobwell.client.client import Client
 from jobwell.client.handle import Enqueued, Handle
+from jobwell.core.duration import Duration
 from jobwell.core.job import NewJob
 from jobwell.store.database import Database
 from jobwell.testing.driver import running
@@ -31,7 +32,7 @@ class InlineClient(Client):
     """
 
     def __init__(self, database: Database, bed: "Testbed") -> None:
-        super().__init__(database, bed.app.catalog)
+        super().__init__(database, bed.app.catalog, bed.app.bounded_queues)
         self.bed = bed
 
     def put(self, job: NewJob, conn: Any | None) -> "Handle[Any]":
@@ -48,17 +49,17 @@ class InlineClient(Client):
         await self.bed.astored([handle.id], borrowed)
         return handle
 
-    def put_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
+    def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
-        ids = super().put_many(jobs, conn)
+        ids = super().put_many(jobs, conn, spread)
         self.bed.stored(ids, borrowed)
         return ids
 
-    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None) -> Enqueued:
+    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
-        ids = await super().aput_many(jobs, conn)
+        ids = await super().aput_many(jobs, conn, spread)
         await self.bed.astored(ids, borrowed)
         return ids
 

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from jobwell.core.ids import alone
@@ -17,6 +18,16 @@ log = logging.getLogger("jobwell.worker")
 FAULT_DELAY = 30.0  # seconds: what breaks the worker must not do so in a circle
 
 
+class Taken(Protocol):
+    """Keeps account of slots."""
+
+    def began(self, attempts: Iterable[Attempt]) -> None:
+        """Their slots are taken."""
+
+    def ended(self, attempt: Attempt) -> None:
+        """Its slots are free."""
+
+
 class Attempts:
     """The attempts of one worker.
 
@@ -25,6 +36,7 @@ class Attempts:
         ended: told of each outcome, to store it.
         free: told when slots are free.
         began: told of attempts that begin; None: nobody wants to know.
+        taken: keeps account of slots by pool; None: there are no pools.
     """
 
     def __init__(
@@ -34,11 +46,13 @@ class Attempts:
         ended: Callable[[Attempt, Outcome], None],
         free: Callable[[], None],
         began: Callable[[list[Attempt]], None] | None,
+        taken: "Taken | None" = None,
     ) -> None:
         self._around = around
         self._ended = ended
         self._free = free
         self._began = began
+        self._taken = taken
         self._held: dict[tuple[UUID, UUID], Attempt] = {}
         self._changed = asyncio.Event()
         self.apart = 0  # of these, in children: they take no slot
@@ -63,6 +77,8 @@ class Attempts:
             self.apart += attempt.apart
             self._held[row.id, claim_id] = attempt
             create(self._run(attempt))  # the loop holds it until its first step, and the attempt from then on
+        if self._taken is not None:
+            self._taken.began([self._held[row.id, claim_id] for row in rows])
         if self._began is not None:
             self._began([self._held[row.id, claim_id] for row in rows])
 
@@ -94,6 +110,8 @@ class Attempts:
             if self._held.pop((attempt.job.id, attempt.claim_id), None) is not None:
                 self.finished += 1
                 self.apart -= attempt.apart
+                if self._taken is not None:
+                    self._taken.ended(attempt)
         self._free()
         self._changed.set()
 

@@ -5,7 +5,6 @@ worker is idle, look once more, and only then rest, a little longer each time.
 """
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,93 +14,22 @@ from psycopg import AsyncConnection
 
 from jobwell.core.catalog import Catalog
 from jobwell.core.ids import alone, new_id
-from jobwell.core.marks import Lane, Mark, Marks
 from jobwell.core.outcome import Released
-from jobwell.store.jobs import FIRST_GATE, Batch, Claimed, ClaimRequest, JobVerbs
+from jobwell.core.shares import Line, Queue
+from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.pools import Pools
+from jobwell.worker.streams import AGAIN, Stream
 
 log = logging.getLogger("jobwell.worker")
 
 APART_EVERY = 1.0  # seconds between two looks for suspects; for declared process tasks it looks at each round
 RESTS = (0.002, 0.01, 0.05)  # then the longest, from the settings
-LOWER_RANKS_EVERY = 16  # at least one claim in so many goes to the lower ranks, round robin
 CLAIMS_PER_ROUND = 8
-LAST = "\U0010ffff"  # sorts behind every name
+FLOOD = 0.05  # seconds since a claim got all that it wanted
 DISCOVER_EVERY = 4.0  # seconds between two looks for gates that other releases have declared
-
-
-class Rotation:
-    """Where the next claim begins.
-
-    Behind the lane where the last one ended (at random the first time), and once in sixteen at a lower rank, round robin,
-    so that low priority is never starved.
-
-    Args:
-        gates: to begin at one of them.
-    """
-
-    def __init__(self, gates: Sequence[int]) -> None:
-        self.gate = random.choice(gates) if gates else FIRST_GATE  # noqa: S311
-        self.tenant = ""
-        self._count = 0
-        self._top = 0
-        self._low = 0
-        self._ends: dict[int, str] = {}  # of gates in front of which a limit stood: the last tenant that had a chance
-
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks at which the next claim begins: one after the other until there is something."""
-        self._count += 1
-        if self._count % LOWER_RANKS_EVERY:
-            return (0,)
-        return tuple(dict.fromkeys((max(self._low, self._top + 1), self._top + 1, 0)))
-
-    def learn(self, rows: Sequence[Claimed], end: Claimed | None = None) -> None:
-        """Remember where a claim ended."""
-        if end is not None and end.reads:
-            self._pass(rows, end)
-        else:
-            self._walk_on(rows, end)
-        if not rows:
-            return
-        if self._count % LOWER_RANKS_EVERY == 0:
-            self._low = rows[-1].rank + 1
-        else:
-            self._top = rows[0].rank
-
-    def _walk_on(self, rows: Sequence[Claimed], end: Claimed | None) -> None:
-        last = end or next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
-        if last is not None and last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
-            self.gate, self.tenant = before(last.gate, last.tenant)
-        elif last is None or last.lanes <= 1:
-            self.gate, self.tenant = FIRST_GATE, ""
-        else:
-            self.gate, self.tenant = last.gate, last.tenant
-
-    def _pass(self, rows: Sequence[Claimed], end: Claimed) -> None:
-        """A limit closed a gate in the middle of its tenants: the next ones have their chance before those at its beginning.
-
-        The walk comes to a gate from the one before it, so at its beginning; then it is entered once more where it was left.
-        After that it is the turn of another gate.
-        """
-        if self.gate != end.gate and end.gate in self._ends:
-            self.gate, self.tenant = end.gate, self._ends[end.gate]
-            return
-        self._ends[end.gate] = end.tenant
-        gates = sorted({end.gate, *(row.gate for row in rows)})
-        self.gate = next((gate for gate in gates if gate > end.gate), gates[0])
-        self.tenant = self._ends.get(self.gate, "")
-
-
-def before(gate: int, tenant: str) -> tuple[int, str]:
-    """A place just in front of a lane."""
-    if not tenant:
-        return max(gate - 1, FIRST_GATE), LAST
-    point = ord(tenant[-1]) - 1
-    if point < 1 or 0xD800 <= point <= 0xDFFF:
-        return gate, tenant[:-1]
-    return gate, tenant[:-1] + chr(point) + LAST
 
 
 @dataclass(frozen=True)
@@ -112,23 +40,29 @@ class Apart:
         gates: of tasks declared so.
         suspects: gates of jobs whose process has died.
         free: tells the free children.
+        heavy: of these gates, those of heavy tasks.
+        held: tells whether heavy tasks wait for memory.
     """
 
     gates: Sequence[int]
     suspects: Sequence[int]
     free: Callable[[], int]
+    heavy: frozenset[int]
+    held: Callable[[], bool]
 
 
 class Fetcher:
     """The claiming service of a worker.
 
     Args:
-        free: tells the free slots.
+        free: tells the free slots, where there are no pools.
         begin: starts the attempts of what was claimed.
         held: what the worker's memory holds, for reconciliation: (id, claim id).
         batch: jobs in one claim at the most.
         reconcile_every: seconds between two comparisons of that with the store.
         apart: what runs in children; None where there are none.
+        strict: no claim goes to lower ranks while a higher one has jobs.
+        pools: share the slots; None: there is nothing to share.
     """
 
     def __init__(
@@ -148,6 +82,8 @@ class Fetcher:
         reconcile_every: float,
         batch: int,
         apart: Apart | None = None,
+        strict: bool = False,
+        pools: Pools | None = None,
     ) -> None:
         self._worker = worker
         self._queues = list(queues)
@@ -156,22 +92,26 @@ class Fetcher:
         self._workers = workers
         self._link = link
         self._rests = (*RESTS, longest_rest)
-        self._free = free
+        self._free = free if pools is None else pools.free
         self._begin = begin
         self._held = held
         self._clock = clock
         self._apart = apart
         self._apart_at = 0.0
-        self._gates = [gate for spec in catalog for gate in spec.gates]
-        if apart is None:
-            self._gates += [alone(gate) for gate in self._gates]  # better here than never
-        else:
-            self._gates = [gate for gate in self._gates if gate not in apart.gates]
-        self._rotation = Rotation(self._gates)
-        self._marks = Marks()
+        self._pools = pools
+        self._flood_at = -FLOOD
+        lines = [Line(Queue(0, tuple(queues)))] if pools is None else pools.lines
+        self._costs = [line.cost for line in lines]
+        self._streams = [
+            Stream(
+                worker=worker, queues=line.queue.names, gates=self._gates_of(line.cost), jobs=jobs, begin=begin, clock=clock,
+                strict=strict,
+            )
+            for line in lines
+        ]  # fmt: skip
         self._empty = 0
         self._idle = False
-        self._again = 3600.0  # seconds until a rate lets the next job in
+        self._again = AGAIN  # seconds until a rate lets the next job in
         self._doubtful = False  # an answer was lost: rows may carry our claim ids without our knowing
         self._discover_at = 0.0
         self._batch = batch
@@ -179,10 +119,18 @@ class Fetcher:
         self._reconcile_at = clock() + reconcile_every
         self.paused = False
 
+    def _gates_of(self, cost: int) -> list[int]:
+        """Of the tasks that take so many slots. Those that run apart are claimed by themselves."""
+        gates = [gate for spec in self._catalog if spec.cost == cost for gate in spec.gates]
+        if self._apart is None:
+            return gates + [alone(gate) for gate in gates]  # better here than never
+        return [gate for gate in gates if gate not in self._apart.gates]
+
     async def tick(self) -> float:
         """One claim. Returns how long to rest: no longer than until a rate lets the next job in."""
-        self._again = 3600.0
-        return min(await self._round(), self._again)
+        self._again = AGAIN
+        rest = min(await self._round(), self._again)
+        return min(rest, *(stream.again() for stream in self._streams))
 
     async def _round(self) -> float:
         free = self._free()
@@ -190,12 +138,14 @@ class Fetcher:
             return 3600.0  # woken when a slot or a child is free
         async with self._link.use() as conn:
             # Also now and then: a claim that we gave up may be carried out by the server later.
-            if self._doubtful or self._clock() >= self._reconcile_at:
+            if self._in_doubt or self._clock() >= self._reconcile_at:
                 await self._reconcile(conn)
             began = await self._claim_apart(conn)
             if free <= 0:
                 return 0.0 if began else APART_EVERY
             rows, want = await self._claims_while_full(conn, free)
+            if want == 0:
+                return self._rests[1]
             rows = rows or began
             if len(rows) >= want:
                 if self._idle:
@@ -214,15 +164,26 @@ class Fetcher:
 
     async def _claims_while_full(self, conn: "AsyncConnection[Any]", free: int) -> tuple[list[Claimed], int]:
         """In a flood the next claim is under way before the jobs of this one begin, so that server and worker work at once."""
-        want = min(free, self._batch)
-        rows = await self._claim(conn, want)
+        if self._pools is not None:
+            return await self._claims_by_turns(conn, self._pools)
+        want, claim = min(free, self._batch), self._streams[0].claim
+        rows = await claim(conn, want)
         for _ in range(CLAIMS_PER_ROUND):
             free = self._free()
             if len(rows) < want or self.paused or free <= 0:
                 break
             want = min(free, self._batch)
-            rows = await self._claim(conn, want)
+            rows = await claim(conn, want)
         return rows, want
+
+    async def _claims_by_turns(self, conn: "AsyncConnection[Any]", pools: Pools) -> tuple[list[Claimed], int]:
+        """The same for several streams. Returns 0 for what was wanted where nobody could be asked."""
+        now = self._clock()
+        calm = self._idle and now - self._flood_at > FLOOD  # beside a flood those that have nothing are not asked at each round
+        found = await pools.claims(conn, self._streams, everyone=calm, now=now, paused=lambda: self.paused)
+        if found.flood:
+            self._flood_at = now
+        return found.rows, len(found.rows) + found.short if found.asked else 0
 
     async def _claim_apart(self, conn: "AsyncConnection[Any]") -> list[Claimed]:
         apart = self._apart
@@ -230,13 +191,16 @@ class Fetcher:
             return []
         self._apart_at = self._clock() + APART_EVERY
         claim_id = new_id()
-        request = ClaimRequest(self._worker, claim_id, self._queues, [*apart.gates, *apart.suspects], apart.free())
+        gates = [*apart.gates, *apart.suspects]
+        if apart.held():
+            gates = [gate for gate in gates if gate not in apart.heavy]
+        request = ClaimRequest(self._worker, claim_id, self._queues, gates, apart.free())
         self._doubtful = True
         rows = await self._jobs.claim(conn, request)
         if rows.again is not None:
             self._again = min(self._again, rows.again)
         if rows:
-            self._begin(await self._with_payloads(conn, rows), claim_id)
+            self._begin(await self._streams[0].with_payloads(conn, rows), claim_id)
         self._doubtful = False
         return rows
 
@@ -246,58 +210,17 @@ class Fetcher:
         self._doubtful = True
         self._idle = False
 
-    async def _claim(self, conn: "AsyncConnection[Any]", want: int) -> Batch:
-        lanes = self._marks.lanes(self._clock())
-        rows = Batch()
-        for from_rank in self._rotation.ranks():
-            rows = await self._claim_from(conn, want, from_rank, lanes)
-            if rows or rows.end is not None:
-                self._rotation.learn(rows, rows.end)
-            if rows:
-                break
-        return rows
-
-    async def _claim_from(
-        self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, Mark]] | None
-    ) -> Batch:
-        claim_id, began = new_id(), self._clock()
-        request = ClaimRequest(
-            self._worker,
-            claim_id,
-            self._queues,
-            self._gates,
-            want,
-            from_rank,
-            self._rotation.gate,
-            self._rotation.tenant,
-            lanes,
-            self._marks.lag,
-        )
-        self._doubtful = True  # until the answer is here and in the worker's memory
-        rows = await self._jobs.claim(conn, request)
-        now = self._clock()
-        if rows.again is not None:
-            self._again = min(self._again, rows.again)
-        self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
-        if rows:
-            self._begin(await self._with_payloads(conn, rows), claim_id)
-        self._doubtful = False
-        return rows
-
-    async def _with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:
-        apart = [row.id for row in rows if row.args is None]
-        if not apart:
-            return rows
-        held = await self._jobs.payloads(conn, apart)
-        return [row._replace(args=held.get(row.id)) if row.args is None else row for row in rows]
-
     async def _say(self, conn: "AsyncConnection[Any]", *, idle: bool) -> None:
         await arun(conn, self._workers.say_idle(self._worker, idle=idle))
         self._idle = idle
 
+    @property
+    def _in_doubt(self) -> bool:
+        return self._doubtful or any(stream.doubtful for stream in self._streams)
+
     async def reconcile(self) -> None:
         """The same at the end of the worker, where an answer is in doubt."""
-        if self._doubtful:
+        if self._in_doubt:
             async with self._link.use() as conn:
                 await self._reconcile(conn)
 
@@ -309,6 +232,8 @@ class Fetcher:
             log.warning("%d job(s) were claimed but the answer was lost; they go back", len(stray))
             await self._jobs.unstarted(conn, [(job, claim, Released("the answer to the claim was lost")) for job, claim in stray])
         self._doubtful = False
+        for stream in self._streams:
+            stream.settle()
         self._reconcile_at = self._clock() + self._reconcile_every
 
     async def _discover(self, conn: "AsyncConnection[Any]") -> None:
@@ -316,11 +241,12 @@ class Fetcher:
         self._discover_at = self._clock() + DISCOVER_EVERY
         for gate, task in (await self._jobs.gates(conn, self._queues)).items():
             spec = self._catalog.get(task)
-            if (
-                spec is None
-                or gate in self._gates
-                or (self._apart is not None and gate in (*self._apart.gates, *self._apart.suspects))
-            ):
+            if spec is None or spec.executor == "process":
                 continue
-            if spec.executor != "process":
-                self._gates.append(gate)
+            if self._apart is not None and gate in (*self._apart.gates, *self._apart.suspects):
+                continue
+            for cost, stream in zip(self._costs, self._streams, strict=True):
+                if cost == spec.cost and not stream.knows(gate):
+                    # Limits of the task hold there from the first claim on; its own release may know more.
+                    await self._jobs.adopt(conn, gate, spec)
+                    stream.open(gate)

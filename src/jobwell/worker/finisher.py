@@ -6,7 +6,7 @@ While the database is away the outcomes wait here and are tried again; they are 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -63,6 +63,7 @@ class Finisher:
         self._waiting: list[Ended] = []
         self._last = 0
         self._writing = 0
+        self._leaving: Sequence[Ended] = ()
         self._again = False
         self.wake: Callable[[], None] = lambda: None
 
@@ -75,6 +76,11 @@ class Finisher:
     def ending(self) -> int:
         """Outcomes that are being stored, of jobs that take longer than that: their code is over, so others may be claimed."""
         return self._writing
+
+    @property
+    def leaving(self) -> list[Attempt]:
+        """These attempts, and those that ran in a child."""
+        return [attempt for attempt, _ in self._leaving]
 
     def gathered(self) -> list[Ended]:
         """What waits to be stored."""
@@ -96,6 +102,7 @@ class Finisher:
         self._last = len(batch)
         if time.monotonic() - batch[0][0].began > SLOW and not self._again:
             self._writing = sum(not attempt.apart for attempt, _ in batch)  # what ran in a child has taken no slot
+            self._leaving = batch
             self._begun()
         try:
             lost = await self._write(batch)
@@ -104,6 +111,7 @@ class Finisher:
             raise
         finally:
             self._writing = 0
+            self._leaving = ()
         self._again = False
         del self._waiting[: len(batch)]
         self._stored([attempt for attempt, _ in batch])

@@ -8,7 +8,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from jobwell.core.errors import StoreError
@@ -16,6 +15,7 @@ from jobwell.store.database import Database
 from jobwell.store.statements import run
 from jobwell.store.wire import PlainConnection, Silence
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears
 
 log = logging.getLogger("jobwell.worker")
@@ -36,6 +36,7 @@ class Heartbeat:
         lost: called once when the lease is gone, with the reason, from this thread.
         watch: asks the loop for a sign of life.
         ears: judges whether wake-ups arrive.
+        clock: told the database's time at each renewal.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Heartbeat:
         lost: Callable[[str], None],
         watch: "LoopWatch",
         ears: Ears,
+        clock: Clock,
     ) -> None:
         self._database = database
         self._workers = workers
@@ -58,11 +60,11 @@ class Heartbeat:
         self._lost = lost
         self._watch = watch
         self._ears = ears
+        self.clock = clock
         self._ready: PlainConnection | None = None
         self._suspect = ""  # how the direct URL fell silent: to ask it again first would cost the lease
         self._again_at = 0.0  # when a connection that cannot listen is exchanged for another try
         self._stopping = threading.Event()
-        self.skew = timedelta()  # by how much the database's clock is ahead of this host's
         self._renewed = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="jobwell-heartbeat", daemon=True)
 
@@ -135,9 +137,10 @@ class Heartbeat:
             except StoreError as error:
                 why = error.message
             else:
-                conn.silence = lease / 3
+                conn.silence, conn.cancelling = lease / 3, 0.0
                 return conn
         conn = database.connect("heartbeat", patience=lease / 3)
+        conn.cancelling = 0.0  # a renewal that comes late does no harm; the second that a cancel takes may cost the lease
         if why:
             self._again_at = time.monotonic() + AGAIN
             self._ears.deaf(f"direct_url does not work ({why})")
@@ -164,11 +167,13 @@ class Heartbeat:
         self._listen(conn)
         listens = not self._again_at
         self._wake()  # what was enqueued while nobody listened
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not (conn.way and conn.way.left):
             if listens and statements.channel not in run(conn, self._workers.listens()):
                 raise StoreError("the subscription to wake-ups is gone; subscribing again")
             began, mode = time.monotonic(), self._ears.mode
-            told = run(conn, self._workers.renew(self._worker, lease=settings.lease, busy=self._busy(), wakeups=mode))
+            told = run(conn, self._workers.renew(
+                self._worker, lease=settings.lease, busy=self._busy(), wakeups=mode, skew=self.clock.skew,
+                lag=self._watch.worst()))  # fmt: skip
             if told is None:
                 if self._stopping.is_set():  # it has left by itself meanwhile
                     return
@@ -176,7 +181,7 @@ class Heartbeat:
                 self._stopping.set()
                 return
             self._renewed = began  # the lease counts from before the answer
-            self.skew = told - datetime.now(UTC)
+            self.clock.said(*told, began)
             until = began + settings.beat
             while (rest := until - time.monotonic()) > 0 and not self._stopping.is_set() and self._ears.mode == mode:
                 self._hear(conn, min(rest, BLOCKED_AFTER / 2))
@@ -220,7 +225,13 @@ class LoopWatch:
         self._over = over
         self._asked: float | None = None
         self._reported = False
-        self.lag = 0.0
+        self._worst = 0.0
+
+    def worst(self) -> float:
+        """The longest time that the loop took to answer since the last call, or has been taking until now."""
+        asked, worst = self._asked, self._worst
+        self._worst = 0.0
+        return max(worst, time.monotonic() - asked if asked is not None else 0.0)
 
     def look(self) -> None:
         """Ask again, or report that the last question is still open."""
@@ -237,5 +248,5 @@ class LoopWatch:
 
     def _answer(self) -> None:
         if self._asked is not None:
-            self.lag = time.monotonic() - self._asked
+            self._worst = max(self._worst, time.monotonic() - self._asked)
             self._asked = None

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
@@ -102,9 +103,11 @@ class Start:
         verbs = WorkerVerbs(database.statements)
         specs = {spec.name: publish(spec) for spec in self._catalog}  # before the lease begins: it may take a moment
         async with self._links[0].use() as conn:
-            await arun(conn, verbs.register(
+            asked = time.monotonic()
+            told = await arun(conn, verbs.register(
                 self._worker, lease=database.settings.lease, pid=os.getpid(), host=host, name=f"{host}/{os.getpid()}",
                 version=jobwell.__version__, slots=self._slots, queues=self._queues))  # fmt: skip
+            self._heartbeat.clock.said(*told, asked)
             former = [alias for spec in self._catalog for alias in spec.aliases]
             program = published.publish(database.statements, self._worker, specs, release=jobwell.__version__, former=former)
             await arun(conn, program)

@@ -6,23 +6,22 @@
 * heartbeat: renews the lease, passes wake-ups on, watches the loop
 * limits: stops what is over its time
 * orders: what operators tell: cancelled jobs, and to end
+* pools: the slots shared between queues, where there is something to share
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
 
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from jobwell.app import App
-from jobwell.core.errors import SettingsError, StoreError
+from jobwell.core.errors import StoreError
 from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
-from jobwell.core.ids import alone, new_id
+from jobwell.core.ids import new_id
 from jobwell.core.outcome import Outcome
 from jobwell.runtime.loop import Loop
 from jobwell.store.database import Database, is_lost
@@ -31,13 +30,14 @@ from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.apart import make_children, what_runs_apart
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
+from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
-from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.fetcher import Apart, Fetcher
+from jobwell.worker.fetcher import Fetcher
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.heartbeat import GIVE_UP, Heartbeat
 from jobwell.worker.housekeeping.bulk import Bulk
@@ -47,7 +47,7 @@ from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
-from jobwell.worker.loading import name_of
+from jobwell.worker.pools import PoolsLoop, pools_of
 from jobwell.worker.start import Start
 from jobwell.worker.watch import Watch
 
@@ -65,8 +65,8 @@ class Worker:
 
     Args:
         app: with its tasks loaded.
-        queues: which to serve (default: the settings', then all that the app declares).
-        slots: jobs at once.
+        queues: which to serve (default: the settings', then all that the app declares; with pools they name them).
+        slots: jobs at once (default: the settings'; with pools theirs together).
         id: fresh for every start (the supervisor gives it, so that it can speak for a dead child).
         fit: checks tables and server before anything is promised; its errors end the start, but for StoreUnavailable.
     """
@@ -82,8 +82,11 @@ class Worker:
     ) -> None:
         settings = app.settings
         self.id = id or new_id()
-        self.queues = tuple(queues) or settings.queues or app.queues
-        self.slots = slots or settings.slots
+        self._clock = Clock()
+        self._now = self._clock.now
+        pools = self._pools = pools_of(app, queues=queues, slots=slots, now=self._now)
+        self.queues = tuple(queues) or settings.queues or app.queues if pools is None else pools.queues
+        self.slots = slots or settings.slots if pools is None else pools.peak
         self._batch = max(1, self.slots // 4, min(self.slots // 2, BATCH))
         self._fit = fit
         self._app = app
@@ -179,7 +182,7 @@ class Worker:
         self._claims = Link(database, "claims")
         self._ends = Link(database, "finish")
         self._threads = Threads(asyncio.get_running_loop())
-        self._children = self._make_children()
+        self._children = make_children(self._app, self._threads, self._now)
         self._handler_threads = Threads(asyncio.get_running_loop())  # a slow handler is no stuck job
         hub = self._hub = Hub(self._app.handlers, self._handler_threads, self.id, self._now)
         around = Surroundings(
@@ -187,12 +190,14 @@ class Worker:
         )
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,
-            began=hub.started if hub.wants(JobStarted) else None,
+            began=hub.started if hub.wants(JobStarted) else None, taken=self._pools,
         )  # fmt: skip
         self._finisher = Finisher(
             self._jobs, self._ends, largest=self._batch, stored=attempts.stored, soon=self._wake_due,
             told=hub.ended if hub.wants(*OUTCOMES) else None, begun=self._wake_fetcher,
         )  # fmt: skip
+        if self._pools is not None:
+            self._pools.finisher = self._finisher
         self._heartbeat = self._make_heartbeat()
         self._start = Start(
             database, self.id, app=self._app, queues=self.queues, slots=self.slots,
@@ -206,7 +211,8 @@ class Worker:
         self._fetcher = Fetcher(
             worker=self.id, queues=self.queues, catalog=self._app.catalog, jobs=self._jobs, workers=self._workers,
             link=self._claims, longest_rest=settings.poll, free=self._free, begin=attempts.begin, held=attempts.pairs,
-            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, apart=self._what_runs_apart(),
+            clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, strict=settings.strict_priority,
+            apart=what_runs_apart(self._app.catalog, self._children, lambda: attempts.apart, self._pools), pools=self._pools,
         )  # fmt: skip
         due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         rescue = self._rescue = Rescue(
@@ -215,7 +221,6 @@ class Worker:
         )  # fmt: skip
         prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
         unknown = UnknownTasks(database.statements, self._claims, settings.unknown_after)
-        bulk = Bulk(database.statements, self._claims)
         orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
         limits = Limits(lambda: attempts, time.monotonic)
         make = self._loop
@@ -226,30 +231,12 @@ class Worker:
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick, vital=False), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
-            make("threads", self._watch_threads),
+            make("bulk", Bulk(database.statements, self._claims).tick, vital=False), make("unknown", unknown.tick, vital=False),
+            make("orders", orders.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
-
-    def _make_children(self) -> Children | None:
-        """Where jobs run alone. They must find the app by its name; without one, suspects run here, like everything."""
-        target, declared = name_of(self._app), [spec.name for spec in self._app.catalog if spec.executor == "process"]
-        if declared and target is None:
-            raise SettingsError(
-                f"the task {declared[0]} runs in a child process, and the app is in no module where a child finds it"
-            )
-        if target is None or sys.platform == "win32":
-            return None
-        return Children(self._settings.children, target, self._threads, self._now, self._app.overridden)
-
-    def _what_runs_apart(self) -> Apart | None:
-        children = self._children
-        if children is None:
-            return None
-        specs = list(self._app.catalog)
-        declared = [gate for spec in specs if spec.executor == "process" for gate in spec.gates]
-        return Apart(
-            declared, [alone(gate) for spec in specs for gate in spec.gates], lambda: children.size - self._attempts.apart
-        )
+        if self._pools is not None:
+            shared = PoolsLoop(self._pools, self._claims, self._workers, self.id, self._wake_fetcher)
+            self._loops.append(make("pools", shared.tick, vital=False))
 
     def _loop(
         self,
@@ -268,9 +255,9 @@ class Worker:
         )  # fmt: skip
         self._echo = Echo(self._claims, self._workers, self.id, watch.on_loop)
         return Heartbeat(
-            self._database, self._workers, self.id, busy=lambda: len(self._attempts),
+            self._database, self._workers, self.id, busy=self._busy,
             wake=lambda: watch.on_loop(self._wake_fetcher), lost=lambda why: watch.tell(self._lease_lost, why),
-            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll),
+            watch=watch.of_loop, ears=Ears(self._echo.ask, self._settings.poll), clock=self._clock,
         )  # fmt: skip
 
     async def _watch_lease(self) -> float:
@@ -283,14 +270,13 @@ class Worker:
         """Stuck threads are replaced, up to as many as there are slots; then the whole process is."""
         stuck = self._threads.stuck
         if stuck >= self.slots and not self._stop.is_set():
-            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
             self._exit = EXIT_STUCK
             self._stop.set()
+            log.error("%d threads are stuck in functions that are over their time limit; this process drains and ends", stuck)
         return 1.0
 
-    def _now(self) -> datetime:
-        """The database's time, as far as the last heartbeat told."""
-        return datetime.now(UTC) + self._heartbeat.skew
+    def _busy(self) -> int:
+        return len(self._attempts) if self._pools is None else self._pools.busy + self._attempts.apart
 
     def _free(self) -> int:
         free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending
@@ -305,9 +291,9 @@ class Worker:
 
     def _asked(self, what: str) -> None:
         if not self._stop.is_set():
-            log.warning("an operator asks this worker to %s", what)
             self._exit = EXIT_ASKED
             self.stop()
+            log.warning("an operator asks this worker to %s", what)
         if what == "stop" and not self._at_once:
             self.stop()
 
@@ -378,17 +364,18 @@ class Worker:
     def _lease_lost(self, why: str) -> None:
         if self._exit == EXIT_LOST:
             return
-        log.error("the lease is lost: %s", why)
-        self._exit = EXIT_LOST
-        self._hub.tell(LeaseLost, why=why, running=len(self._attempts))
+        self._exit = EXIT_LOST  # before anything that could fail, as loggers of others do
         self._rescue.paused = True  # one that is declared dead would take back its own jobs under their feet
+        running = len(self._attempts)
         self._attempts.stop("lost")
         self._stop.set()
+        log.error("the lease is lost: %s", why)
+        self._hub.tell(LeaseLost, why=why, running=running)
 
     def _fatal(self, name: str, error: BaseException) -> None:
-        log.critical("%s fails again and again; this worker ends: %s", name, error)
         self._exit = EXIT_FAILED
         self._stop.set()
+        log.critical("%s fails again and again; this worker ends: %s", name, error)
 
 
 def _is_weather(error: BaseException) -> bool:

@@ -61,6 +61,7 @@ async def test_log_lines_reach_the_parent_with_their_fields(app: App, desk: Desk
 async def test_a4_a_job_that_kills_its_process_is_quarantined_after_three_crashes(
     app: App, desk: Desk, word: str, n: int, how: str
 ) -> None:
+    """Case A4."""
     async with working(app):
         bad = cpu.enqueue(word, n)
         good = [cpu.enqueue("add", number) for number in range(20)]
@@ -74,6 +75,7 @@ async def test_a4_a_job_that_kills_its_process_is_quarantined_after_three_crashe
 
 
 async def test_c7_one_death_harms_nobody_else_and_the_rest_goes_on(app: App, desk: Desk) -> None:
+    """Case C7."""
     app.override({"children": 4})
     try:
         async with working(app):
@@ -88,6 +90,8 @@ async def test_c7_one_death_harms_nobody_else_and_the_rest_goes_on(app: App, des
 
 
 async def test_c6_a_time_limit_kills_the_whole_family(app: App, desk: Desk, tmp_path: Path, monkeypatch: Any) -> None:
+    """Case C6."""
+
     from jobwell.worker.executors import children
 
     monkeypatch.setattr(children, "KILL_AFTER", 0.3)
@@ -122,6 +126,8 @@ async def test_what_a_dead_child_has_started_goes_with_it(app: App, desk: Desk, 
 
 @pytest.mark.parametrize("word", ["spin", "deaf"])
 async def test_c6_cancel_stops_it_and_frees_the_child(app: App, desk: Desk, word: str, monkeypatch: Any) -> None:
+    """Case C6."""
+
     from jobwell.worker.executors import children
 
     monkeypatch.setattr(children, "KILL_AFTER", 0.3)
@@ -164,6 +170,25 @@ async def test_memory_above_the_limit_is_a_failure_and_not_a_crash(app: App, des
         found = await desk.end(small.enqueue(400_000_000))
         assert (found["reason"], found["error_type"], found["crashes"], found["failures"]) == ("exhausted", "MemoryLimit", 0, 3)
         assert (await desk.end(small.enqueue(1000)))["state"] == "succeeded"
+
+
+async def test_where_memory_is_short_a_task_with_a_limit_waits_and_others_run(app: App, desk: Desk) -> None:
+    app.override({"memory_high": "80%"})
+    try:
+        async with working(app) as worker:
+            assert worker._pools is not None
+            assert worker._pools.memory is not None
+            found = 0.9
+            worker._pools.memory._read = lambda limit: found
+            await auntil(lambda: worker._pools is not None and not worker._pools.heavy)
+            held = small.enqueue(1000)
+            for _ in range(2):
+                assert (await desk.end(acpu.enqueue("quick")))["state"] == "succeeded"
+            assert desk.state(held) == "ready"
+            found = 0.5
+            assert (await desk.end(held))["state"] == "succeeded"
+    finally:
+        app.override({"memory_high": ""})
 
 
 async def test_no_more_are_claimed_than_there_are_children(app: App, desk: Desk) -> None:

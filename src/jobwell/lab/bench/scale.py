@@ -18,7 +18,7 @@ from jobwell.store.arrays import teach
 from jobwell.store.jobs import ClaimRequest, JobVerbs
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.fetcher import Rotation
+from jobwell.worker.streams import Rotation
 
 TENANTS = 2000
 PIECE = 100_000  # rows of one INSERT

@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- Cancelling: what waits is over at once; what runs is asked to stop, and its worker tells how it ended.
 
 -- Returns for each live job of p_ids whether it is over ('cancelled') or asked ('asked'); others are left out.
@@ -51,6 +51,11 @@ begin
     select c.job_id, c.actor, c.why from jobwell.cancels c
      where not exists (select from jobwell.jobs j where j.id = c.job_id and j.state = 'running')
      order by c.job_id limit 500 for update of c skip locked loop
+    -- Who holds the job is at it, or stands still with it: the next look asks again, and this one waits for nobody.
+    perform from jobwell.jobs j where j.id = open.job_id for update skip locked;
+    if not found and exists (select from jobwell.jobs j where j.id = open.job_id) then
+      continue;
+    end if;
     perform jobwell.cancel(array[open.job_id], open.actor, open.why);
     -- A claim under way may have been earlier than the cancel; then it was asked once more, and the row stays.
     delete from jobwell.cancels c where c.job_id = open.job_id

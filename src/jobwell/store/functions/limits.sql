@@ -196,14 +196,16 @@ language plpgsql volatile as $$
 declare
   gone integer;
 begin
+  -- Only what may go is locked: locks of everything that is in use would fill the server's table of locks.
   delete from jobwell.limit_uses u
    where (u.subject, u.turn) in (
-     select x.subject, x.turn from jobwell.limit_uses x
-      where pg_try_advisory_xact_lock(hashtextextended('jobwell.limit:' || x.subject, 0))
-        and not exists (select from unnest(x.tats) t where t > (select jobwell.now()))
-        and not exists (select from unnest(x.jobs, x.claims) h(id, claim_id) cross join lateral (
-              select from jobwell.jobs j where j.id = h.id and (j.claim_id = h.claim_id and j.state = 'running') is true offset 0) j)
-      limit p_limit);
+     select x.subject, x.turn from (
+       select x.subject, x.turn from jobwell.limit_uses x
+        where not exists (select from unnest(x.tats) t where t > (select jobwell.now()))
+          and not exists (select from unnest(x.jobs, x.claims) h(id, claim_id) cross join lateral (
+                select from jobwell.jobs j where j.id = h.id and (j.claim_id = h.claim_id and j.state = 'running') is true offset 0) j)
+        limit p_limit offset 0) x
+      where pg_try_advisory_xact_lock(hashtextextended('jobwell.limit:' || x.subject, 0)));
   get diagnostics gone = row_count;
   return gone;
 end $$;

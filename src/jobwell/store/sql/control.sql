@@ -61,16 +61,24 @@ moved as (
     from chosen c where j.id = c.id returning j.id, j.queue)
 select m.id, jobwell.wake(array[m.queue]) from moved m;
 
+-- name: reprioritize
+-- What waits gets another rank. A claim under way is waited for, since it may have taken the job; claims themselves pass by.
+with chosen as (
+  select j.id from jobwell.jobs j where j.id = any (:ids::uuid[]) and j.state <> 'running' order by j.id for update),
+moved as (
+  update jobwell.jobs j set rank = :rank::smallint from chosen c where j.id = c.id and j.rank <> :rank::smallint)
+select id from chosen;
+
 -- name: count_live
 select count(*) from jobwell.jobs j
  where (:until::timestamptz is null or j.enqueued_at <= :until) and (:ids::uuid[] is null or j.id = any (:ids))
-   and (:state::text is null or j.state = :state) and (:queue::text is null or j.queue = :queue)
+   and (:state::text is null or j.state = :state or (:state = 'waiting' and j.state <> 'running')) and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant);
 
 -- name: pick_live
 select j.id from jobwell.jobs j
  where (:until::timestamptz is null or j.enqueued_at <= :until) and (:ids::uuid[] is null or j.id = any (:ids))
-   and (:state::text is null or j.state = :state) and (:queue::text is null or j.queue = :queue)
+   and (:state::text is null or j.state = :state or (:state = 'waiting' and j.state <> 'running')) and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant)
    and j.id > :after
  order by j.id limit :limit;
@@ -84,11 +92,16 @@ select q.id from jobwell.quarantine q
  order by q.id limit :limit;
 
 -- name: begin
-insert into jobwell.bulk_actions (id, actor, verb, chosen, total, why) values (:id, :actor, :verb, :chosen::json, :total::integer, :why) returning id;
+insert into jobwell.bulk_actions (id, actor, verb, chosen, total, why, args)
+values (:id, :actor, :verb, :chosen::json, :total::integer, :why, :args::json) returning id;
+
+-- name: brief
+-- For this transaction: one that stands still with locks on jobs (a frozen host) is ended by the server.
+select set_config('idle_in_transaction_session_timeout', '10s', true);
 
 -- name: take
 -- One driver at a time: another one finds the row locked, and leaves it alone.
-select verb, actor, why, chosen, after_id, done from jobwell.bulk_actions where id = :id and state = 'open' for update skip locked;
+select verb, actor, why, chosen, after_id, done, (args ->> 'to')::integer from jobwell.bulk_actions where id = :id and state = 'open' for update skip locked;
 
 -- name: move
 update jobwell.bulk_actions
@@ -106,7 +119,8 @@ select id from jobwell.bulk_actions
 update jobwell.bulk_actions set state = 'stopped', ended_at = jobwell.now() where id = :id and state = 'open' returning id;
 
 -- name: actions
-select id, at, actor, verb, chosen, total, done, state, why, beat_at, ended_at from jobwell.bulk_actions
+select id, at, actor, verb, chosen, total, done, state, why, beat_at, ended_at, (args ->> 'to')::integer as to
+  from jobwell.bulk_actions
  where (:id::uuid is null or id = :id) order by at desc limit :limit;
 
 -- name: unknown

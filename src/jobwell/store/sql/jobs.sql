@@ -62,6 +62,10 @@ select pg_xact_status(:id::text::xid8);
 -- name: now
 select jobwell.now();
 
+-- name: now_as_text
+-- Microseconds since 1970, for any driver.
+select (extract(epoch from jobwell.now()) * 1000000)::bigint::text;
+
 -- name: claim
 select * from jobwell.claim(:worker, :claim, :queues, :gates, :want, :from_rank, :after_gate, :after_tenant, :bytes, :lanes::json, true);
 

@@ -20,6 +20,13 @@ retired as (
      and not exists (select from given g where (g.kind, g.name, g.per) = (l.kind, l.name, l.per))
      and not exists (select from jobwell.workers w where w.edition = l.edition and w.state <> 'dead' and w.id <> :worker)
   returning 1),
+bare as (
+  -- The same where an operator has set something: that stays, and nothing comes back when it ends.
+  update jobwell.limits l set declared = false, concurrency = null, rates = null, weight = null, edition = null
+   where l.declared and l.override is not null and l.edition <> :edition
+     and not exists (select from given g where (g.kind, g.name, g.per) = (l.kind, l.name, l.per))
+     and not exists (select from jobwell.workers w where w.edition = l.edition and w.state <> 'dead' and w.id <> :worker)
+  returning 1),
 told as (
   insert into jobwell.limits as l (kind, name, per, concurrency, rates, weight, declared, edition)
   select g.kind, g.name, g.per, g.concurrency, g.rates, g.weight, true, :edition from given g
@@ -42,6 +49,10 @@ on conflict (gate) do update set task = excluded.task, resources = excluded.reso
        (excluded.task, excluded.resources, excluded.busy, excluded.ordered, excluded.key_rates::text)
     or k.seen_at < excluded.seen_at - interval '1 hour';
 
+-- name: adopt
+-- A gate of a known task that no worker has told of: found by its jobs.
+insert into jobwell.gates (gate, task, resources) values (:gate, :task, :resources) on conflict (gate) do nothing;
+
 -- name: set
 -- What an operator sets goes before what code declares, until it is cleared or its time is over.
 insert into jobwell.limits as l (kind, name, per, override, set_at, set_by, set_why, set_until)
@@ -52,28 +63,32 @@ on conflict (kind, name, per) do update
 returning kind, name, per;
 
 -- name: clear
+-- Without :per all of them.
 with cleared as (
   update jobwell.limits l set override = null, set_at = null, set_by = null, set_why = null, set_until = null
-   where l.kind = :kind and l.name = :name and l.per = :per and l.override is not null and l.declared
-  returning kind, name, per),
+   where l.kind = :kind and l.name = :name and (:per::text is null or l.per = :per) and l.override is not null and l.declared
+  returning per),
 gone as (
-  delete from jobwell.limits l where l.kind = :kind and l.name = :name and l.per = :per and not l.declared returning kind, name, per)
-select * from cleared union all select * from gone;
+  delete from jobwell.limits l where l.kind = :kind and l.name = :name and (:per::text is null or l.per = :per) and not l.declared returning per)
+select per from cleared union all select per from gone order by 1;
 
 -- name: list
 -- Every limit: what counts now, what code says, who set what, and how much is in use.
 select l.kind, l.name, l.per, f.concurrency, f.rates, f.weight, l.declared, l.concurrency as code_concurrency, l.rates as code_rates,
        l.weight as code_weight, l.override, l.set_at, l.set_by, l.set_why, l.set_until,
        l.override is not null and (l.set_until is null or l.set_until > jobwell.now()) as set_counts,
-       case when l.per = 'fleet' and l.name <> '*' then jobwell.in_use(l.kind || ':' || l.name) end as in_use
+       case when l.per = 'fleet' and l.name <> '*' and f.concurrency is not null then jobwell.in_use(l.kind || ':' || l.name) end as in_use
   from jobwell.limits l join jobwell.limits_in_force f using (kind, name, per)
  where (:kind::text is null or l.kind = :kind) and (:name::text is null or l.name = :name)
+   and (not :only_set or l.override is not null and (l.set_until is null or l.set_until > (select jobwell.now())))
  order by l.kind, l.name, l.per;
 
 -- name: known
--- Names that a limit or a hold of this kind can be for: declared, limited, or in use.
+-- Names that a limit or a hold of this kind can be for: declared, limited, held, or in use.
 select unnest(k.resources) as name from jobwell.gates k where :kind = 'resource'
 union select l.name from jobwell.limits l where l.kind = :kind and l.name <> '*'
+union select h.name from jobwell.holds h where h.kind = :kind
+union select k.task from jobwell.gates k where :kind = 'task'
 union select c.task from jobwell.catalog c where :kind = 'task'
 union select c.spec ->> 'queue' from jobwell.catalog c where :kind = 'queue' and c.spec ->> 'queue' is not null
 union select unnest(w.queues) from jobwell.workers w where :kind = 'queue' and w.state <> 'dead'
@@ -98,10 +113,10 @@ select kind, name, held_at, held_by, held_why, held_until from jobwell.holds
  where held_until is null or held_until > (select jobwell.now()) order by kind, name;
 
 -- name: delays
--- What a hold until then would delay: jobs that wait behind it, and how many of them would pass their deadline. Both stop at :cap.
+-- What a hold until then would delay: jobs that are to start before, and how many of them would pass their deadline. Both stop at :cap.
 with behind as (
   select j.deadline from jobwell.jobs j left join jobwell.gates k on k.gate = j.gate
-   where j.state in ('ready', 'scheduled', 'retrying')
+   where (j.state = 'ready' or j.state in ('scheduled', 'retrying') and j.run_at < :until::timestamptz)
      and case :kind when 'queue' then :name = '*' or j.queue = :name when 'task' then coalesce(k.task, j.task) = :name
                     when 'resource' then :name = any (k.resources) else j.tenant = :name end
    limit :cap)
@@ -110,23 +125,57 @@ select count(*)::integer, count(*) filter (where b.deadline <= :until::timestamp
 -- name: forget
 delete from jobwell.holds where held_until <= (select jobwell.now());
 
+-- name: forget_set
+-- What operators had set for a time that is over.
+with cleared as (
+  update jobwell.limits set override = null, set_at = null, set_by = null, set_why = null, set_until = null
+   where set_until <= (select jobwell.now()) and declared returning 1),
+gone as (
+  delete from jobwell.limits where set_until <= (select jobwell.now()) and not declared returning 1)
+select (select count(*) from cleared)::integer + (select count(*) from gone)::integer;
+
 -- name: adopt_running
 select jobwell.adopt_running();
 
 -- name: forget_uses
 select jobwell.forget_uses(:limit);
 
+-- name: uses
+-- Who uses a limit now, and when its rate lets the next one in.
+select s.subject, jobwell.in_use(s.subject), r.wait::float8,
+       array(select h.id from unnest(u.jobs, u.claims) h(id, claim_id)
+               join jobwell.jobs x on x.id = h.id and x.claim_id = h.claim_id and x.state = 'running' order by x.started_at limit :limit)
+  from (select l.kind || ':' || l.name as subject, f.rates
+          from jobwell.limits l join jobwell.limits_in_force f using (kind, name, per)
+         where l.kind = :kind and l.name = :name and l.per = 'fleet') s
+  left join lateral (select y.jobs, y.claims, y.tats from jobwell.limit_uses y where y.subject = s.subject order by y.turn desc limit 1) u on true
+ cross join lateral jobwell.rate_room(s.rates, u.tats, (select jobwell.now()), 1) r;
+
 -- name: behind
--- The limits on a waiting job that have no room now.
-select s.subject, s.kind, s.name, s.per, s.concurrency, s.rates, jobwell.in_use(s.subject) as used, r.room, r.wait,
-       array(select h.id from (select u.jobs, u.claims from jobwell.limit_uses u where u.subject = s.subject order by u.turn desc limit 1) u
-              cross join lateral unnest(u.jobs, u.claims) h(id, claim_id)
-               join jobwell.jobs x on x.id = h.id and x.claim_id = h.claim_id and x.state = 'running' limit 5) as holders
-  from jobwell.jobs j
- cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, '', null) s
-  left join lateral (select u.tats from jobwell.limit_uses u where u.subject = s.subject order by u.turn desc limit 1) u on true
- cross join lateral jobwell.rate_room(s.rates, u.tats, jobwell.now(), 1) r
- where j.id = :id and s.per in ('fleet', 'tenant');
+-- The limits on a waiting job, each with its room. Of one that counts for each host or process: there where there is most.
+with j as materialized (
+  select queue, gate, task, tenant from jobwell.jobs where id = :id),
+w as materialized (
+  select distinct w.host, w.id from j join jobwell.workers w on j.queue = any (w.queues) and (w.tasks = '{}' or j.task = any (w.tasks))
+   where w.state = 'live' and w.lease_until > jobwell.now() limit 1000),
+s as materialized (
+  select distinct on (l.subject) l.* from (
+    select l.subject, l.kind, l.name, l.per, l.concurrency, l.rates::text as rates
+      from j cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, '', null) l where l.per in ('fleet', 'tenant')
+    union all
+    select l.subject, l.kind, l.name, l.per, l.concurrency, l.rates::text
+      from j cross join w cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, w.host, w.id) l
+     where l.per in ('host', 'process') and exists (select from jobwell.limits where per in ('host', 'process'))) l),
+seen as materialized (
+  select s.*, jobwell.in_use(s.subject) as used, r.room, r.wait,
+         array(select h.id from unnest(u.jobs, u.claims) h(id, claim_id)
+                 join jobwell.jobs x on x.id = h.id and x.claim_id = h.claim_id and x.state = 'running' order by x.started_at limit :limit) as holders
+    from s
+    left join lateral (select y.jobs, y.claims, y.tats from jobwell.limit_uses y where y.subject = s.subject order by y.turn desc limit 1) u on true
+   cross join lateral jobwell.rate_room(s.rates::json, u.tats, (select jobwell.now()), 1) r)
+select distinct on (n.kind, n.name, n.per) n.kind, n.name, n.per, n.concurrency, n.rates::json, n.used, n.wait::float8, n.holders
+  from seen n
+ order by n.kind, n.name, n.per, coalesce(n.used >= n.concurrency, false) or n.room < 1, n.wait, n.used;
 
 -- name: holding
 -- The holds on a waiting job.

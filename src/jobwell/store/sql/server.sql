@@ -1,6 +1,8 @@
 -- name: facts
+-- What `jobwell doctor` shows and judges.
 select current_setting('server_version_num')::integer as version, current_setting('server_version') as version_text,
        current_setting('fsync') as fsync, current_setting('synchronous_commit') as synchronous_commit,
+       current_setting('synchronous_standby_names') as synchronous_standby_names,
        current_setting('max_connections')::integer as max_connections, current_setting('shared_buffers') as shared_buffers,
        current_setting('server_encoding') as encoding, current_setting('autovacuum') as autovacuum,
        current_setting('idle_in_transaction_session_timeout') as idle_in_transaction_session_timeout,

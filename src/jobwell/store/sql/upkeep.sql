@@ -43,14 +43,18 @@ on conflict (name) do update set holder = excluded.holder, who = excluded.who, u
 returning 1;
 
 -- name: give_back
-delete from jobwell.upkeep where name = 'prune' and holder = :holder;
+-- Waits for nobody: a lease that is not given back ends by itself.
+delete from jobwell.upkeep where name = any (array(
+  select name from jobwell.upkeep where name = 'prune' and holder = :holder for update skip locked));
 
 -- name: holder
 select who, taken_at, until, jobwell.now() from jobwell.upkeep where name = 'prune' and until > jobwell.now();
 
 -- name: patience
 -- For this transaction only, so that it holds through a pooler and leaves nothing behind in it.
-select set_config('statement_timeout', '5s', true), set_config('lock_timeout', '1s', true);
+-- A worker claims over the same connection. One that stops in the middle (a frozen host) is ended by the server, locks and all.
+select set_config('statement_timeout', '5s', true), set_config('lock_timeout', '100ms', true),
+       set_config('idle_in_transaction_session_timeout', '10s', true);
 
 -- name: old_days
 -- Whole days that ended so long ago, oldest first.

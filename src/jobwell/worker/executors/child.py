@@ -29,6 +29,7 @@ import orjson
 from jobwell.core.outcome import Outcome, dumped
 from jobwell.store.jobs import Claimed
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.clock import Clock
 from jobwell.worker.executors.threads import deliver
 from jobwell.worker.loading import load_app
 from jobwell.worker.logs import JobFields
@@ -135,7 +136,7 @@ class Child:
         self._attempt: Attempt | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
-        self._skew = 0.0
+        self._clock = Clock()
 
     def serve(self) -> None:
         """Jobs until the pipe closes."""
@@ -144,7 +145,7 @@ class Child:
         hold_signals(self._main)
         self.send({"ready": True})
         while (order := self._orders.get()) is not None:
-            self._skew = order["now"] - datetime.now(UTC).timestamp()
+            self._clock.goes_by(datetime.fromtimestamp(order["now"], UTC))
             row = Claimed(**{**order["row"], "id": UUID(order["row"]["id"])})
             with self._guard:
                 self._of, self._answered, self._main.told = order["of"], False, False
@@ -184,7 +185,7 @@ class Child:
 
     def _work(self, attempt: Attempt) -> None:
         around = Surroundings(
-            self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._now
+            self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._clock.now
         )  # fmt: skip
         if not _plain(attempt):
             run_loop(self._attend(attempt, around))
@@ -227,9 +228,6 @@ class Child:
             signal.set_wakeup_fd(-1)  # it is shared with the loop of the original, which would take our signals for its own
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(datetime.now(UTC).timestamp() + self._skew, UTC)
 
     def _say(self, message: dict[str, Any]) -> None:
         self.send({**message, "of": self._of, "pid": os.getpid()})

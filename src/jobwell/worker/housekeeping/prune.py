@@ -13,7 +13,7 @@ import psycopg
 from jobwell.core.ids import new_id
 from jobwell.store.link import Link
 from jobwell.store.statements import Program, T, arun
-from jobwell.store.upkeep import PIECE, Pruner, UpkeepVerbs
+from jobwell.store.upkeep import PIECE, PIECE_OF_USES, Pruner, UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 
 log = logging.getLogger("jobwell.worker")
@@ -59,6 +59,7 @@ class Prune:
         await self._alter(self._upkeep.make_partitions())
         async with self._link.use() as conn:
             await arun(conn, self._workers.forget(seconds=DEAD_WORKERS_KEPT))
+            await arun(conn, self._upkeep.forget_set())
         if await self._piece(_nothing()) is None:
             return BUSY  # another one is at it, and does all there is, or has died of it
         return 1.0 if await self._prune() else EVERY
@@ -72,6 +73,7 @@ class Prune:
             if self._clock() > until:
                 return True
         expiring = await self._expire()
+        await self._forget_uses()
         looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (
             0,
             0,
@@ -101,6 +103,13 @@ class Prune:
             if not await self._piece(self._upkeep.expire_results()):
                 return False
         return True
+
+    async def _forget_uses(self) -> None:
+        """What was in use of limits, and is not any more: of keys and processes above all."""
+        for _ in range(PIECES):
+            gone = await self._piece(self._upkeep.forget_uses())
+            if gone is None or gone < PIECE_OF_USES:
+                return
 
     async def _alter(self, program: Program[Any]) -> None:
         try:

@@ -45,17 +45,19 @@ class Rescue:
         self._rescued = rescued
         self._worker = worker
         self.paused = False
-        self._quiet_until = clock() + lease  # a fresh one cannot know who is only slow to come back
+        self._quiet_until: float | None = None  # unknown until the store is there, at the start and after each outage
 
     def failed(self, _error: BaseException) -> None:
         """A round failed: the store was away, for the others too."""
-        self._quiet_until = self._clock() + self._lease
+        self._quiet_until = None
 
     async def tick(self) -> float:
         """Declare the silent ones dead, and take back one piece."""
         if self.paused:
             return self._every
         async with self._link.use() as conn:
+            if self._quiet_until is None:
+                self._quiet_until = self._clock() + self._lease  # who has just come cannot know who is only slow to come back
             if self._clock() >= self._quiet_until:
                 for worker in await arun(conn, self._verbs.bury(self._worker)):
                     log.warning("worker %s is silent since its lease ended; its jobs are taken back", worker)

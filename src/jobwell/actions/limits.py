@@ -276,6 +276,8 @@ def _check_change(kind: Kind, per: Per, change: Mapping[str, Any]) -> None:
         raise DeclarationError("a weight is for a tenant in the whole fleet")
     if kind == "tenant" and per == "tenant":
         raise DeclarationError("per='tenant' is what a tenant's limit is already; leave it out")
+    if kind == "tenant" and per != "fleet":
+        raise DeclarationError(f"per={per!r} does not go here; a tenant is counted in the whole fleet")
     if per not in PERS:
         raise DeclarationError(f"per={per!r} must be one of {', '.join(map(repr, PERS))}")
 

@@ -1,4 +1,4 @@
--- version: 4
+-- version: 5
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -27,6 +27,9 @@ declare
   at_rank integer := p_from_rank - 1;
   after_gate bigint;
   after_tenant text;
+  from_gate bigint;
+  from_tenant text;
+  last_lane text[];
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
   left_bytes bigint := p_bytes;
   picked uuid[];
@@ -73,12 +76,14 @@ begin
     exit when at_rank is null;
     after_gate := p_after_gate;
     after_tenant := p_after_tenant;
+    from_gate := after_gate;
+    from_tenant := after_tenant;
     loop
       with recursive hop as (
         select n.queue, n.gate, n.tenant, n.open, n.open::integer as number, count(*) filter (where n.open) over () as found from (
           select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open from unnest(p_queues) q(queue) cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
-             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
+             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (from_gate, from_tenant)
              order by j.gate, j.tenant limit 1) f) n
         union all
         select n.queue, n.gate, n.tenant, n.open, n.number + n.open::integer, n.found + count(*) filter (where n.open) over () from (
@@ -126,7 +131,12 @@ begin
              for update skip locked) y
           limit ceil(left_over::float8 / l.total)::integer) x
         limit left_over)
-      select array_agg(f.id), sum(f.bytes), max(f.total) into picked, picked_bytes, lane_count from (
+      select array_agg(f.id), sum(f.bytes), max(f.total),
+             case when locks and p_lanes is null then (
+               select array[x.gate::text, x.tenant, x.total::text] from (
+                 select distinct on (l.queue) l.gate, l.tenant, l.total from lane l order by l.queue, l.gate desc, l.tenant desc) x
+                order by x.gate, x.tenant limit 1) end
+        into picked, picked_bytes, lane_count, last_lane from (
         select p.id, p.bytes, p.total, sum(p.bytes) over (rows unbounded preceding) - p.bytes as before from pick p) f
        where f.before < left_bytes;
       if locks then
@@ -156,6 +166,12 @@ begin
       left_over := left_over - got;
       left_bytes := left_bytes - coalesce(picked_bytes, 0);
       exit when left_over <= 0 or left_bytes <= 0;
+      if got = 0 and last_lane[3]::integer > left_over then
+        -- Whose keys are held has nothing to give: on behind these lanes; of several queues behind the one that came least far.
+        from_gate := last_lane[1]::bigint;
+        from_tenant := last_lane[2];
+        continue;
+      end if;
       -- Started behind the last claim's end and came to the far end: once more from the beginning.
       if after_gate > -9223372036854775808 and p_lanes is null then
         after_gate := -9223372036854775808;
@@ -163,6 +179,8 @@ begin
       else
         exit when got = 0;
       end if;
+      from_gate := after_gate;
+      from_tenant := after_tenant;
     end loop;
     exit when left_over <= 0 or left_bytes <= 0;
   end loop;

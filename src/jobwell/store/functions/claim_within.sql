@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -25,6 +25,9 @@ declare
   at_rank integer := p_from_rank - 1;
   after_gate bigint;
   after_tenant text;
+  -- Where this round begins: there, or behind lanes that had nothing to give.
+  from_gate bigint;
+  from_tenant text;
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
   my_host text := (select w.host from jobwell.workers w where w.id = p_worker);
@@ -88,10 +91,12 @@ declare
   in_turn boolean;
   had_room integer;
   gates_closed boolean;
+  any_gate_closed boolean;
 begin
   if lightest > 1 and exists (select from jobwell.limits_in_force f where f.kind = 'tenant' and f.name = '*' and f.weight is not null) = false then
     lightest := 1;
   end if;
+  lightest := greatest(lightest, coalesce((each_tenant ->> 'weight')::double precision, 1) / 4);  -- nobody's turn is long for the sake of the lightest
   perform jobwell.skip_busy(p_gates, 100) where locks;
   loop
     if p_lanes is not null then
@@ -105,8 +110,11 @@ begin
     exit when at_rank is null;
     after_gate := p_after_gate;
     after_tenant := p_after_tenant;
+    from_gate := after_gate;
+    from_tenant := after_tenant;
     loop
       closing := false;
+      any_gate_closed := false;
       round_got := 0;
       round_left := left_over;
       with recursive hop as (
@@ -115,7 +123,7 @@ begin
                  f.gate = any (open_gates) and f.tenant <> all (closed_tenants) and f.gate || '|' || f.tenant <> all (closed_lanes) as open
             from unnest(open_queues) q(queue) cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
-             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
+             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (from_gate, from_tenant)
              order by j.gate, j.tenant limit 1) f) n
         union all
         select n.queue, n.gate, n.tenant, n.gate_open, n.open, n.number + n.open::integer, n.found + count(*) filter (where n.open) over () from (
@@ -144,11 +152,15 @@ begin
                              (each_tenant ->> 'weight')::double precision, 1) / lightest) as weight
           from lane l),
       chosen as materialized (
-        select w.*, sum(w.weight) over (order by w.number) - w.weight as before, count(*) over () as total from weighed w),
+        -- A light one is passed over by chance, unless there are only such.
+        select w.number, w.queue, w.gate, w.tenant, w.since, w.after_id, greatest(w.weight, 1) as weight,
+               sum(greatest(w.weight, 1)) over (order by w.number) - greatest(w.weight, 1) as before, count(*) over () as total
+          from (select x.*, max(x.weight) over () as heaviest from weighed x) w where w.weight > 0 or w.heaviest = 0),
       part as materialized (
-        select c.number, c.queue, c.gate, c.tenant, c.since, c.after_id, c.total, least(c.weight, left_over - c.before) as weight,
-               least(c.weight, left_over - c.before) / c.weight as part
-          from chosen c where c.before < left_over),
+        select c.number, c.queue, c.gate, c.tenant, c.since, c.after_id, c.total, least(c.weight, left_over - c.place) as weight,
+               least(c.weight, left_over - c.place) / c.weight as part
+          from (select c.*, case when p_lanes is null then c.before else least(c.before, left_over - 1) end as place from chosen c) c
+         where c.before < left_over or p_lanes is not null),
       limited as materialized (
         select p.number, r.kind || ':' || r.name
                  || case r.per when 'host' then '@' || my_host when 'process' then '@' || p_worker when 'tenant' then '|' || p.tenant else '' end as subject,
@@ -220,7 +232,9 @@ begin
       for g in
         select x.subjects, array_agg(x.number order by x.number) as numbers, sum(x.weight) as weight
           from unnest(l_subjects, l_weight) with ordinality x(subjects, weight, number)
-         group by x.subjects order by min(x.number) loop
+         group by x.subjects
+         -- Where tenants are limited each is a group of its own; which of them is first at what they share is drawn by lot.
+         order by case when parts then -ln(1 - random()) / sum(x.weight) else min(x.number) end loop
         exit when left_over <= 0 or left_bytes <= 0;
         numbers := g.numbers;
         -- From the middle to the far end: each its weight, and then the walk begins anew. Otherwise all that is wanted is shared.
@@ -256,6 +270,9 @@ begin
                              case when exists (select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = n.lock_key) then false
                                   when l.ordered and exists (select from jobwell.jobs r where r.state in ('scheduled', 'retrying') and r.lock_key <> ''
                                                                 and r.lock_key = n.lock_key and r.attempt + r.postponements > 0) then false
+                                  when l.ordered and (l.queue, at_rank, l.gate, l.tenant) is distinct from (
+                                    select (o.queue, o.rank::integer, o.gate, o.tenant) from jobwell.jobs o
+                                     where o.state = 'ready' and o.lock_key = n.lock_key and o.lock_key <> '' order by o.id limit 1) then false
                                   when not jobwell.key_open(n.lock_key, l.key_rates) then false
                                   else pg_try_advisory_xact_lock(hashtextextended('jobwell.lock:' || n.lock_key, 0)) end as free
                         from (select j.lock_key from jobwell.jobs j
@@ -330,6 +347,7 @@ begin
               open_gates := array(select o from unnest(open_gates) o where o <> all (array(select l_gate[n] from unnest(numbers) n)));
           end case;
         end loop;
+        any_gate_closed := any_gate_closed or gates_closed;
         if gates_closed and not e_closed then
           e_closed := true;
           if first_round and numbers[1] = 1 then
@@ -348,6 +366,25 @@ begin
       end loop;
       first_round := false;
       exit when left_over <= 0 or left_bytes <= 0;
+      if cardinality(s_name) >= 300 and round_got = 0 then
+        -- Enough looked at without anything to take: the next claim goes on from here, soon.
+        e_queue := l_queue[cardinality(l_queue)];
+        e_gate := l_gate[cardinality(l_queue)];
+        e_tenant := l_tenant[cardinality(l_queue)];
+        e_lanes := 2;
+        e_closed := false;
+        contended := true;
+        left_bytes := 0;
+        exit;
+      end if;
+      if round_got = 0 and not any_gate_closed and p_lanes is null and cardinality(l_queue) > 0 and (closing or lane_count > cardinality(l_queue)) then
+        -- These lanes have nothing to give: their keys are held, their tenants have their quota. On behind them; of several
+        -- queues behind the one that came least far.
+        select x.gate, x.tenant into from_gate, from_tenant from (
+          select distinct on (q) g as gate, t as tenant from unnest(l_queue, l_gate, l_tenant) y(q, g, t) order by q, g desc, t desc) x
+         order by x.gate, x.tenant limit 1;
+        continue;
+      end if;
       if closing or round_got > 0 and lanes_weigh > 0 and p_lanes is null and lane_count > cardinality(l_queue) then
         continue;  -- the rest of the walk, without what was closed
       end if;
@@ -357,6 +394,8 @@ begin
       else
         exit when round_got = 0;
       end if;
+      from_gate := after_gate;
+      from_tenant := after_tenant;
     end loop;
     exit when left_over <= 0 or left_bytes <= 0;
   end loop;

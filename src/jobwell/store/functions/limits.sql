@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- Limits, rates, weights and holds. docs/limits-and-rates.md tells it in words.
 --
 -- A limit has subjects: the thing itself ('resource:sms'), or that thing on a host, in a process, for a tenant. What is in use of a
@@ -27,7 +27,8 @@ begin
   wait := 0;
   for r in select x.every, x.slack, x.number from rows from (json_to_recordset(p_rates) as (every double precision, slack double precision))
              with ordinality x(every, slack, number) loop
-    behind := r.slack - greatest(0, extract(epoch from coalesce(p_tats[r.number], p_now) - p_now));
+    -- No further ahead than this rate itself can put it: a window may stem from another one, which counted before.
+    behind := r.slack - least(r.slack + r.every, greatest(0, extract(epoch from coalesce(p_tats[r.number], p_now) - p_now)));
     if behind < 0 then
       room := 0;
       wait := greatest(wait, -behind);
@@ -41,7 +42,7 @@ end $$;
 create or replace function jobwell.rate_charged(p_rates json, p_tats timestamptz[], p_now timestamptz, p_jobs integer) returns timestamptz[]
 language sql immutable as $$
   select coalesce(array_agg(
-           case when p_jobs < 0 then coalesce(p_tats[x.number], p_now) else greatest(coalesce(p_tats[x.number], p_now), p_now) end
+           case when p_jobs < 0 then coalesce(p_tats[x.number], p_now) else greatest(least(coalesce(p_tats[x.number], p_now), p_now + (x.slack + x.every) * interval '1 second'), p_now) end
              + x.every * p_jobs * interval '1 second' order by x.number), '{}')
     from rows from (json_to_recordset(p_rates) as (every double precision, slack double precision)) with ordinality x(every, slack, number)
 $$;
@@ -135,6 +136,7 @@ begin
     delete from jobwell.jobs j where j.id = any (array(
       select x.id from holder h cross join lateral (
         select j.id from jobwell.jobs j where j.state = 'ready' and j.lock_key = h.lock_key and j.lock_key <> '' and j.gate = any (skipping)
+           and j.attempt + j.losses + j.crashes + j.postponements = 0  -- what has begun is not dropped
          limit p_limit for update skip locked) x))
     returning j.*)
   insert into jobwell.finished (id, finished_at, enqueued_at, run_at, started_at, worker, rank, attempt, failures, bytes,

@@ -51,7 +51,10 @@ on conflict (gate) do update set task = excluded.task, resources = excluded.reso
 
 -- name: adopt
 -- A gate of a known task that no worker has told of: found by its jobs.
-insert into jobwell.gates (gate, task, resources) values (:gate, :task, :resources) on conflict (gate) do nothing;
+-- A resource that only one of two releases names limits what waits there, too.
+insert into jobwell.gates as k (gate, task, resources) values (:gate, :task, :resources)
+on conflict (gate) do update set resources = array(select distinct r from unnest(k.resources || excluded.resources) r order by r)
+ where not k.resources @> excluded.resources;
 
 -- name: set
 -- What an operator sets goes before what code declares, until it is cleared or its time is over.

@@ -131,7 +131,7 @@ def delays(statements: Statements, kind: str, name: str, until: datetime) -> Pro
 def uses(statements: Statements, kind: str, name: str) -> Program[tuple[int, float, list[UUID]]]:
     """How many use a limit of the whole fleet, seconds until its rates let the next one in, and which jobs: the first few."""
     rows = yield statements("limits.uses", kind=kind, name=name, limit=SHOWN)
-    return (int(rows[0][1]), float(rows[0][2]), list(rows[0][3])) if rows else (0, 0.0, [])
+    return (int(rows[0][0]), float(rows[0][1]), list(rows[0][2])) if rows else (0, 0.0, [])
 
 
 def behind(statements: Statements, job: UUID) -> Program[tuple[Limited, ...]]:

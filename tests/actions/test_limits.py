@@ -1,5 +1,6 @@
 """What operators do about limits and holds: it counts at once, is on record, and says beforehand what it delays."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -260,3 +261,28 @@ def test_a_limit_declared_for_each_tenant_is_listed_beside_the_fleet(app: App, c
     publish(app, conn)
     rows = [(row["per"], row["concurrency"], row["rate"], row["in_use"]) for row in actions.listed(app.database)]
     assert rows == [("fleet", 9, [], 0), ("tenant", 2, ["1/s"], None)]
+
+
+async def test_a_limit_shows_who_uses_it_while_others_wait(app: App, conn: Conn) -> None:
+    desk, door = Desk(app, conn), asyncio.Event()
+    app.resource("sms", concurrency=2)
+
+    @app.task(name="wait", resources=("sms",))
+    async def wait() -> None:
+        await door.wait()
+
+    handles = [await wait.aenqueue() for _ in range(5)]
+    async with working(app, slots=10):
+        running = await auntil(lambda: len(ids := set(desk.all("select id from jobs where state = 'running'"))) == 2 and ids)
+        used, delay, jobs = actions.uses(app.database, "resource", "sms")
+        assert (used, delay, set(jobs)) == (2, 0.0, running)
+        waiting = next(handle for handle in handles if handle.id not in running)
+        (because, *_) = await waiting.awhy()
+        assert because.code == "limit_full"
+        assert all(str(job) in because.sentence for job in running)
+        actions.put(app.database, "resource", "sms", {"concurrency": 4}, by="olga", why="x")
+        await auntil(lambda: desk.one("select count(*) from jobs where state = 'running'") == 4)
+        actions.put(app.database, "resource", "sms", {"concurrency": 1}, by="olga", why="x")
+        assert actions.listed(app.database)[0]["in_use"] == 4  # what runs goes on
+        door.set()
+        await desk.settled()

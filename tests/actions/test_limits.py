@@ -263,6 +263,35 @@ def test_a_limit_declared_for_each_tenant_is_listed_beside_the_fleet(app: App, c
     assert rows == [("fleet", 9, [], 0), ("tenant", 2, ["1/s"], None)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "per"),
+    [("task", "wait", "fleet"), ("resource", "sms", "fleet"), ("tenant", "north", "fleet"), ("tenant", "*", "fleet"),
+     ("queue", "default", "process"), ("task", "wait", "host"), ("resource", "sms", "tenant")],
+)  # fmt: skip
+async def test_what_runs_when_a_limit_is_set_counts(app: App, conn: Conn, kind: Any, name: str, per: Any) -> None:
+    desk, doors = Desk(app, conn), [asyncio.Event() for _ in range(6)]
+    app.resource("sms")
+
+    @app.task(name="wait", resources=("sms",), tenant="branch")
+    async def wait(n: int, branch: str = "north") -> None:
+        await doors[n].wait()
+
+    async with working(app, slots=10):
+        handles = [await wait.aenqueue(n) for n in range(4)]
+        await auntil(lambda: desk.one("select count(*) from jobs where state = 'running'") == 4)
+        actions.put(app.database, kind, name, {"concurrency": 3}, by="olga", why="x", per=per)
+        handles += [await wait.aenqueue(n) for n in (4, 5)]
+        doors[0].set()
+        await desk.end(handles[0])
+        await auntil(lambda: desk.one("select count(*) from workers where idle") == 1)
+        assert [desk.state(handle) for handle in handles[1:]] == ["running"] * 3 + ["ready"] * 2
+        actions.put(app.database, kind, name, {"concurrency": None}, by="olga", why="x", per=per)
+        await auntil(lambda: desk.one("select count(*) from jobs where state = 'running'") == 5)
+        for door in doors:
+            door.set()
+        await desk.settled()
+
+
 async def test_a_limit_shows_who_uses_it_while_others_wait(app: App, conn: Conn) -> None:
     desk, door = Desk(app, conn), asyncio.Event()
     app.resource("sms", concurrency=2)

@@ -13,9 +13,14 @@ from tests.lab.conftest import Left
 
 TINY = {
     "drain": 300, "drain-2": 300, "enqueue-bulk": 300, "enqueue-single": 210, "enqueue-single-wake": 120,
-    "enqueue-single-async": 120, "latency": 10, "io": 200, "memory": 400, "scale": 400, "pinned": 200,
+    "enqueue-single-async": 120, "latency": 10, "io": 200, "lanes": 300, "memory": 400, "scale": 400, "pinned": 200,
 }  # fmt: skip
-HOST_ONLY = {"server_cpu_us", "start_server_cpu_us", "rss_mb"}  # known only where the server, or /proc, is on this host
+HOST_ONLY = {
+    "server_cpu_us",
+    "start_server_cpu_us",
+    "plain_server_cpu_us",
+    "rss_mb",
+}  # known only where the server, or /proc, is on this host
 
 
 def numbers(result: Result) -> dict[str, float]:
@@ -37,7 +42,7 @@ def play(given: Settings, name: str, seconds: float | None = None) -> tuple[Resu
     assert set(result.figures) <= set(FIGURES)
     assert set(report([result])["targets"]) == {target.figure for target in TARGETS.get(name, ())} <= set(result.figures)
     assert said
-    reference = {"floor_per_s", "ideal_per_s", "empty_per_s", "start_per_s"} & set(result.figures)
+    reference = {"floor_per_s", "ideal_per_s", "empty_per_s", "start_per_s", "plain_per_s"} & set(result.figures)
     for base in reference:
         ours, theirs = result.figures["jobs_per_s"], result.figures[base]
         assert isinstance(ours, float)

@@ -14,7 +14,7 @@ from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
 from tests.store.helpers import Hand, Store
 
-Hands = Callable[[], Awaitable[Hand]]
+Hands = Callable[..., Awaitable[Hand]]
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ async def hands(app: App, store: Store, workers: WorkerVerbs) -> AsyncIterator[H
     """Makes registered workers, each with a connection of its own."""
     async with AsyncExitStack() as stack:
 
-        async def make() -> Hand:
+        async def make(host: str = "here") -> Hand:
             conn = await stack.enter_async_context(await app.database.aconnect("test"))
             hand = Hand(conn, JobVerbs(app.database.statements))
             run(store.conn, workers.register(
-                hand.worker, lease=60.0, pid=1, host="here", name="here/1", version="0", slots=10, queues=["default"]))  # fmt: skip
+                hand.worker, lease=60.0, pid=1, host=host, name="here/1", version="0", slots=10, queues=["default"]))  # fmt: skip
             return hand
 
         yield make

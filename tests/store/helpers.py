@@ -11,7 +11,7 @@ from jobwell.core.ids import gate_of, new_id
 from jobwell.core.job import NewJob
 from jobwell.core.outcome import Cancelled, Failed, Failure, Released, Retrying, Snoozed, Succeeded
 from jobwell.core.states import Reason
-from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs, insert
+from jobwell.store.jobs import Batch, Claimed, ClaimRequest, JobVerbs, insert
 from jobwell.store.statements import Statements, run
 
 TASK = "note"
@@ -87,12 +87,16 @@ class Hand:
     worker: UUID = field(default_factory=new_id)
     claim_id: UUID = field(default_factory=new_id)
 
-    async def claim(
+    def ask(
         self, want: int = 10, *, queues: Sequence[str] = ("default",), gates: Sequence[int] = (GATE,), **ask: Any
-    ) -> list[Claimed]:
-        """One claim with a fresh claim id."""
+    ) -> ClaimRequest:
+        """What a claim with a fresh claim id asks for."""
         self.claim_id = new_id()
-        return await self.verbs.claim(self.conn, ClaimRequest(self.worker, self.claim_id, list(queues), list(gates), want, **ask))
+        return ClaimRequest(self.worker, self.claim_id, list(queues), list(gates), want, **ask)
+
+    async def claim(self, want: int = 10, **ask: Any) -> Batch:
+        """One claim with a fresh claim id."""
+        return await self.verbs.claim(self.conn, self.ask(want, **ask))
 
     async def claim_one(self, **ask: Any) -> Claimed:
         """A claim that must find exactly one job."""

@@ -7,7 +7,7 @@ from jobwell.cli.output import json_out, output_option, table
 
 SCENARIOS = (
     "drain", "drain-2", "enqueue-bulk", "enqueue-single", "enqueue-single-wake", "enqueue-single-async", "latency", "io",
-    "memory", "scale", "pinned",
+    "lanes", "memory", "scale", "pinned",
 )  # fmt: skip
 HELP = """\
 Measure this machine with its database, each scenario beside something to compare it with, in the same run.
@@ -22,6 +22,7 @@ enqueue-single-wake       5,000  the same while a worker rests, so that waking i
 enqueue-single-async     10,000  the same with aenqueue, no worker
 latency                     200  from the call of enqueue to the first line of the task, worker idle
 io                       20,000  jobs that wait 50 ms on 100 slots, against 2,000 a second
+lanes                    60,000  the drain shared by ten tenants, with a limit and a rate on everything, against the plain one
 memory                  200,000  what a worker takes, at rest and over all its jobs (--jobs 1000000 for a million)
 scale                 1,000,000  JOBS ready, JOBS scheduled, 2 × JOBS finished, 2,000 tenants, against an empty table;
                                  takes some minutes and gigabytes
@@ -41,10 +42,13 @@ on stderr. Ratios hold on any machine; compare other figures only between runs o
 @click.argument("scenario", type=click.Choice(SCENARIOS), metavar="SCENARIO")
 @click.option("--jobs", type=click.IntRange(10, 10_000_000), help="How many (default: see the list).")
 @click.option("--seconds", type=click.FloatRange(1, 86_400), help="pinned: how long the snapshot is held.  [default: 60]")
+@click.option("--limits", is_flag=True, help="With a limit and a rate on everything, never reached: what they cost.")
 @click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True, help="Runs; medians with lowest and highest.")
 @output_option
 @click.option("--database-url", metavar="URL", help="postgresql://… or 'embedded' (default: JOBWELL_DATABASE_URL).")
-def bench(scenario: str, jobs: int | None, seconds: float | None, repeat: int, output: str, database_url: str | None) -> int:
+def bench(
+    scenario: str, jobs: int | None, seconds: float | None, limits: bool, repeat: int, output: str, database_url: str | None
+) -> int:
     """Measure; the manual is `HELP`."""
     from jobwell.lab.bench.result import report, rows
     from jobwell.lab.bench.scenarios import SCENARIOS as KNOWN
@@ -57,7 +61,7 @@ def bench(scenario: str, jobs: int | None, seconds: float | None, repeat: int, o
     for number in range(repeat):
         if repeat > 1:
             click.echo(f"… run {number + 1} of {repeat}", err=True)
-        runs.append(measure(settings, scenario, jobs=jobs, seconds=seconds, say=lambda line: click.echo(f"… {line}", err=True)))
+        runs.append(measure(settings, scenario, jobs=jobs, seconds=seconds, limits=limits, say=_say))
     if output == "json":
         json_out(report(runs))
         return 0
@@ -71,3 +75,7 @@ def bench(scenario: str, jobs: int | None, seconds: float | None, repeat: int, o
     click.echo(f"{scenario}, {runs[0].jobs:,} jobs{times}, {runs[0].server}")  # a title of the table would fold to its width
     table("", lines, columns, "nothing was measured")
     return 0
+
+
+def _say(line: str) -> None:
+    click.echo(f"… {line}", err=True)

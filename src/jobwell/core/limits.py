@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any, Final, Literal
 
 import orjson
@@ -57,9 +58,9 @@ class Rate:
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MOST:
             raise DeclarationError(f"rate {self.count!r}: the number of jobs must be a whole number from 1 to {MOST:,}")
-        if not 0.1 <= self.seconds <= 31 * 86400:
-            raise DeclarationError(f"rate over {text(self.seconds)}: the window must be from 0.1 s to 31 days long")
-        if self.burst is not None and (isinstance(self.burst, bool) or not 1 <= self.burst <= self.count):
+        if not _is(self.seconds, int | float) or not 0.1 <= self.seconds <= 31 * 86400:
+            raise DeclarationError(f"rate over {self.seconds!r} seconds: the window must be from 0.1 s to 31 days long")
+        if self.burst is not None and (not _is(self.burst, int) or not 1 <= self.burst <= self.count):
             raise DeclarationError(f"burst={self.burst!r} must be a whole number from 1 to the {self.count} of its rate")
 
     @property
@@ -82,6 +83,10 @@ class Rate:
     def stored(self) -> dict[str, Any]:
         """As the store keeps it."""
         return {"count": self.count, "seconds": self.seconds, "burst": self.burst, "every": self.every, "slack": self.slack}
+
+
+def _is(value: object, kind: "type | UnionType") -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def rate(wanted: "str | Rate") -> Rate:

@@ -40,6 +40,8 @@ def publish(statements: Statements, worker: UUID, catalog: Catalog, rows: Iterab
     found = yield statements(
         "limits.publish", worker=worker, edition=edition(rows), given=orjson.dumps([row.stored() for row in rows]).decode()
     )
+    if found[0][0]:
+        yield statements("limits.adopt_running")
     return int(found[0][0])
 
 
@@ -59,23 +61,16 @@ def put(
     yield statements(
         "limits.set", kind=kind, name=name, per=per, override=orjson.dumps(override).decode(), actor=actor, why=why, until=until
     )
-    yield from _adopt(statements, kind, name, per)
+    yield statements("limits.adopt_running")
     yield statements("control.wake_all")
 
 
 def clear(statements: Statements, kind: str, name: str, per: str | None) -> Program[list[str]]:
     """Let the values from code count again, for one `per` or for all. For which of them anything had been set."""
     rows = yield statements("limits.clear", kind=kind, name=name, per=per)
-    yield from _adopt(statements, kind, name, per)
+    yield statements("limits.adopt_running")
     yield statements("control.wake_all")
     return [row[0] for row in rows]
-
-
-def _adopt(statements: Statements, kind: str, name: str, per: str | None) -> Program[None]:
-    """Count what runs already: it was let in when there may have been no such limit."""
-    rows = yield statements("limits.lock_uses", kind=kind, name=name, per=per)
-    if rows:
-        yield statements("limits.adopt", subjects=[row[0] for row in rows])
 
 
 def listed(

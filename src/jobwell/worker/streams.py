@@ -34,6 +34,7 @@ class Rotation:
         self._count = 0
         self._top = 0
         self._low = 0
+        self._ends: dict[int, str] = {}  # of gates in front of which a limit stood: the last tenant that had a chance
 
     def ranks(self) -> tuple[int, ...]:
         """The ranks at which the next claim begins: one after the other until there is something."""
@@ -46,19 +47,39 @@ class Rotation:
 
     def learn(self, rows: Sequence[Claimed], end: Claimed | None = None) -> None:
         """Remember where a claim ended."""
-        last = end or next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
-        if last is None or abs(last.lanes) <= 1:
-            self.gate, self.tenant = FIRST_GATE, ""
-        elif last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
-            self.gate, self.tenant = before(last.gate, last.tenant)
+        if end is not None and end.reads:
+            self._pass(rows, end)
         else:
-            self.gate, self.tenant = last.gate, last.tenant
+            self._walk_on(rows, end)
         if not rows:
             return
         if not self._strict and self._count % LOWER_RANKS_EVERY == 0:
             self._low = rows[-1].rank + 1
         else:
             self._top = rows[0].rank
+
+    def _walk_on(self, rows: Sequence[Claimed], end: Claimed | None) -> None:
+        last = end or next((row for row in reversed(rows) if row.lanes), None)  # marked by the store: the rows are in no order
+        if last is not None and last.lanes < 0:  # a heavy tenant, which has not had all of its share yet
+            self.gate, self.tenant = before(last.gate, last.tenant)
+        elif last is None or last.lanes <= 1:
+            self.gate, self.tenant = FIRST_GATE, ""
+        else:
+            self.gate, self.tenant = last.gate, last.tenant
+
+    def _pass(self, rows: Sequence[Claimed], end: Claimed) -> None:
+        """A limit closed a gate in the middle of its tenants: the next ones have their chance before those at its beginning.
+
+        The walk comes to a gate from the one before it, so at its beginning; then it is entered once more where it was left.
+        After that it is the turn of another gate.
+        """
+        if self.gate != end.gate and end.gate in self._ends:
+            self.gate, self.tenant = end.gate, self._ends[end.gate]
+            return
+        self._ends[end.gate] = end.tenant
+        gates = sorted({end.gate, *(row.gate for row in rows)})
+        self.gate = next((gate for gate in gates if gate > end.gate), gates[0])
+        self.tenant = self._ends.get(self.gate, "")
 
 
 def before(gate: int, tenant: str) -> tuple[int, str]:

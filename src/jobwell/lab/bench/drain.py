@@ -7,10 +7,11 @@ from jobwell.core.errors import JobwellError
 from jobwell.core.job import NewJob
 from jobwell.lab import meter, tasks
 from jobwell.lab.bench.bare_io import bare_io
-from jobwell.lab.bench.place import SLOTS, Bench, frozen
+from jobwell.lab.bench.place import SLOTS, Bench, frozen, noop
 from jobwell.lab.bench.result import Result
 
 IO_SLOTS = 100
+TENANTS = 10
 NAP = 0.05  # seconds
 
 
@@ -57,6 +58,29 @@ def io(bench: Bench, jobs: int) -> Result:
             "server_cpu_us": found.server_cpu, "rss_mb": found.memory,
         },
     )  # fmt: skip
+
+
+def lanes(bench: Bench, jobs: int) -> Result:
+    """The drain shared between ten tenants, with a limit and a rate on everything, against the plain one of the same run."""
+    plain = _work_off(bench, jobs, processes=1, slots=SLOTS)
+    bench.limit()
+    try:
+        found = _work_off(bench, jobs, processes=1, slots=SLOTS, make=_of_a_tenant)
+    finally:
+        bench.run("unlimit")
+    return Result(
+        scenario="lanes", jobs=jobs,
+        figures={
+            "jobs_per_s": found.rate, "plain_per_s": plain.rate, "ratio": found.rate / plain.rate,
+            "worker_cpu_us": found.worker_cpu, "server_cpu_us": found.server_cpu, "plain_server_cpu_us": plain.server_cpu,
+        },
+    )  # fmt: skip
+
+
+def _of_a_tenant(number: int) -> NewJob:
+    job = noop(number)
+    job.tenant = f"tenant{number % TENANTS}"
+    return job
 
 
 def _work_off(bench: Bench, jobs: int, *, processes: int, slots: int, make: "Callable[[int], NewJob] | None" = None) -> WorkedOff:

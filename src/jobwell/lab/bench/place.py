@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
 import psutil
 import psycopg
 
@@ -21,6 +22,7 @@ from jobwell.app import App
 from jobwell.core.errors import JobwellError, StoreRefused
 from jobwell.core.ids import new_id
 from jobwell.core.job import NewJob
+from jobwell.core.limits import MOST, rate
 from jobwell.lab import meter, tasks
 from jobwell.settings import Settings, load
 from jobwell.store import migrations
@@ -61,6 +63,11 @@ class Bench:
     def value(self, name: str, **parameters: Any) -> Any:
         """One statement that answers one value."""
         return self.run(name, **parameters)[0][0]
+
+    def limit(self) -> None:
+        """Put a limit and a rate on all jobs, far above what runs."""
+        override = {"concurrency": 2 * SLOTS, "rates": [rate(f"{MOST}/s").stored()]}
+        self.run("limit", override=orjson.dumps(override).decode())
 
     def fill(self, jobs: int, make: "Callable[[int], NewJob] | None" = None) -> float:
         """Enqueue jobs in bulk into empty tables (default: no-ops). Returns seconds."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from jobwell.lab.bench.drain import drain, io
+from jobwell.lab.bench.drain import drain, io, lanes
 from jobwell.lab.bench.enqueue import enqueue_bulk, enqueue_single
 from jobwell.lab.bench.latency import latency
 from jobwell.lab.bench.memory import memory
@@ -41,13 +41,16 @@ SCENARIOS: Mapping[str, Scenario] = {
     "enqueue-single-async": Scenario(10_000, partial(enqueue_single, asynchronous=True)),
     "latency": Scenario(200, latency),
     "io": Scenario(20_000, io),
+    "lanes": Scenario(60_000, lanes),
     "memory": Scenario(200_000, memory),
     "scale": Scenario(1_000_000, scale),
     "pinned": Scenario(20_000, pinned, own_database=True, lasts=True),
 }
 
 
-def measure(settings: Settings, name: str, *, jobs: int | None = None, seconds: float | None = None, say: Say) -> Result:
+def measure(
+    settings: Settings, name: str, *, jobs: int | None = None, seconds: float | None = None, limits: bool = False, say: Say
+) -> Result:
     """Run one scenario once.
 
     Args:
@@ -55,6 +58,7 @@ def measure(settings: Settings, name: str, *, jobs: int | None = None, seconds: 
         name: a key of `SCENARIOS`.
         jobs: how many (default: the scenario's own number).
         seconds: how long, only for a scenario that lasts (default: its own).
+        limits: whether a limit and a rate stand on everything meanwhile, neither of which is reached.
         say: told what goes on.
 
     Raises:
@@ -64,6 +68,8 @@ def measure(settings: Settings, name: str, *, jobs: int | None = None, seconds: 
     scenario = SCENARIOS[name]
     more = {} if seconds is None else {"seconds": seconds}
     with open_bench(settings, say, own_database=scenario.own_database) as bench:
+        if limits:
+            bench.limit()
         result = scenario.play(bench, jobs or scenario.jobs, **more)
         result.server = server(bench)
     return result

@@ -54,6 +54,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         _at_most("p99_ms", 5, "from the call of enqueue to the first line of the task"),
     ),
     "io": (_at_least("ratio", 0.95, "of slots divided by the length of a job"),),
+    "lanes": (_at_least("ratio", 0.8, "of the plain drain in the same run"),),
     "memory": (
         _at_most("rss_mb", 60, "resident, at the peak"),
         _at_most("growth_mb", 2, "between the medians of the first and the last quarter: flat"),

@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -51,6 +51,7 @@ declare
   s_rule jsonb[] := '{}';
   s_look boolean[] := '{}';
   s_got integer[] := '{}';
+  s_since timestamptz[] := '{}';
   fresh jsonb;
   mine text[];
   u record;
@@ -80,6 +81,13 @@ declare
   next_in double precision := 'infinity';
   v_wait double precision;
   contended boolean := false;
+  -- Where the walk ended; if a whole gate or queue was closed, where it was then.
+  e_queue text; e_gate bigint; e_tenant text; e_lanes integer;
+  e_closed boolean := false;
+  first_round boolean := true;
+  in_turn boolean;
+  had_room integer;
+  gates_closed boolean;
 begin
   if lightest > 1 and exists (select from jobwell.limits_in_force f where f.kind = 'tenant' and f.name = '*' and f.weight is not null) = false then
     lightest := 1;
@@ -132,12 +140,15 @@ begin
                    where r.rank = at_rank and r.queue = any (open_queues) and r.gate = any (open_gates)
                      and r.tenant <> all (closed_tenants) and r.gate || '|' || r.tenant <> all (closed_lanes)) k) x),
       weighed as materialized (
-        select l.*, coalesce((select f.weight from jobwell.limits_in_force f where tenants and f.kind = 'tenant' and f.name = l.tenant and f.per = 'fleet'),
-                             (each_tenant ->> 'weight')::double precision, 1) / lightest as weight
+        select l.*, floor(random() + coalesce((select f.weight from jobwell.limits_in_force f where tenants and f.kind = 'tenant' and f.name = l.tenant and f.per = 'fleet'),
+                             (each_tenant ->> 'weight')::double precision, 1) / lightest) as weight
           from lane l),
       chosen as materialized (
         select w.*, sum(w.weight) over (order by w.number) - w.weight as before, count(*) over () as total from weighed w),
-      part as materialized (select * from chosen c where c.before < left_over),
+      part as materialized (
+        select c.number, c.queue, c.gate, c.tenant, c.since, c.after_id, c.total, least(c.weight, left_over - c.before) as weight,
+               least(c.weight, left_over - c.before) / c.weight as part
+          from chosen c where c.before < left_over),
       limited as materialized (
         select p.number, r.kind || ':' || r.name
                  || case r.per when 'host' then '@' || my_host when 'process' then '@' || p_worker when 'tenant' then '|' || p.tenant else '' end as subject,
@@ -159,10 +170,17 @@ begin
       select array_agg(p.queue order by p.number), array_agg(p.gate order by p.number), array_agg(p.tenant order by p.number),
              array_agg(p.since order by p.number), array_agg(p.after_id order by p.number), array_agg(p.weight order by p.number),
              array_agg(coalesce(s.subjects, '[]') order by p.number), coalesce(max(p.total), 0), sum(p.weight),
-             max(least(p.weight, left_over - p.before) / p.weight) filter (where p.number = (select max(m.number) from part m)),
+             max(p.part) filter (where p.number = (select max(m.number) from part m)),
              (select jsonb_object_agg(f.subject, f.rule) from limited f)
         into l_queue, l_gate, l_tenant, l_since, l_after, l_weight, l_subjects, lane_count, lanes_weigh, last_part, subject_rules
         from part p left join (select f.number, jsonb_agg(f.subject order by f.subject) as subjects from limited f group by f.number) s on s.number = p.number;
+
+      if not e_closed and cardinality(l_queue) > 0 then
+        e_queue := l_queue[cardinality(l_queue)];
+        e_gate := l_gate[cardinality(l_queue)];
+        e_tenant := l_tenant[cardinality(l_queue)];
+        e_lanes := case when random() >= last_part then -lane_count when lane_count > cardinality(l_queue) then lane_count else 1 end;
+      end if;
 
       -- Subjects that were not met before: their locks, and then, in statements that see what their last holders did, their room.
       select jsonb_agg(k) into fresh from jsonb_object_keys(subject_rules) k where k <> all (s_name);
@@ -195,6 +213,7 @@ begin
           s_rule := s_rule || u.rule;
           s_look := s_look || (used < u.listed or used > 2 * u.alive + 500);
           s_got := s_got || 0;
+          s_since := s_since || v_at;
         end loop;
       end if;
 
@@ -204,16 +223,24 @@ begin
          group by x.subjects order by min(x.number) loop
         exit when left_over <= 0 or left_bytes <= 0;
         numbers := g.numbers;
-        share := least(left_over, greatest(1, ceil(round_left * g.weight / lanes_weigh)::integer));
+        -- From the middle to the far end: each its weight, and then the walk begins anew. Otherwise all that is wanted is shared.
+        share := least(left_over, case when after_gate > -9223372036854775808 and p_lanes is null and lanes_weigh < round_left then g.weight::integer
+                                       else greatest(1, ceil(round_left * g.weight / lanes_weigh)::integer) end);
         select least(share, min(s_room[array_position(s_name, s)])) into v_room from jsonb_array_elements_text(g.subjects) s;
         v_room := coalesce(v_room, share);
+        had_room := v_room;
         if v_room > 0 then
-          with few as materialized (
-            -- More lanes than room: whose turn it is is drawn by lot, heavy ones more often, so that nobody is always the last.
-            select l_queue[n] as queue, l_gate[n] as gate, l_tenant[n] as tenant, l_since[n] as since, l_after[n] as after_id, l_weight[n] as weight,
-                   case when v_room < cardinality(numbers) then -ln(1 - random()) / l_weight[n] else n end as place
-              from unnest(numbers) n order by place limit v_room),
-          lane as materialized (select f.*, ceil(v_room * f.weight / sum(f.weight) over ())::integer as most, k.ordered, k.key_rates
+          -- More lanes than room: in their turn where the walk began among them, and it goes on behind the last that had a chance;
+          -- otherwise by lot, heavy ones more often, so that those at the beginning are not always the first.
+          in_turn := first_round and numbers[1] = 1;
+          with placed as (
+            select n, case when v_room < g.weight and not in_turn then -ln(1 - random()) / l_weight[n] else n end as place from unnest(numbers) n),
+          few as materialized (
+            select l_queue[n] as queue, l_gate[n] as gate, l_tenant[n] as tenant, l_since[n] as since, l_after[n] as after_id, p.place,
+                   p.upto - l_weight[n] as before, least(p.upto, v_room) as upto, least(g.weight, v_room) as weigh
+              from (select n, place, sum(l_weight[n]) over (order by place) as upto from placed) p
+             where p.upto - l_weight[n] < v_room),
+          lane as materialized (select f.*, (ceil(v_room * f.upto / f.weigh) - ceil(v_room * f.before / f.weigh))::integer as most, k.ordered, k.key_rates
                                   from few f left join jobwell.gates k on k.gate = f.gate),
           pick as materialized (
             select x.id, x.bytes from (select * from lane order by place) l cross join lateral (
@@ -286,6 +313,7 @@ begin
           end loop;
         end if;
         -- What is used up is not walked over again.
+        gates_closed := false;
         for slot in select array_position(s_name, s) from jsonb_array_elements_text(g.subjects) s loop
           continue when s_room[slot] > 0;
           closing := true;
@@ -295,12 +323,30 @@ begin
             when s_rule[slot] ->> 'per' = 'tenant' then
               closed_lanes := closed_lanes || array(select l_gate[n] || '|' || l_tenant[n] from unnest(numbers) n);
             when s_rule[slot] ->> 'kind' = 'queue' then
+              gates_closed := true;
               open_queues := array_remove(open_queues, s_rule[slot] ->> 'name');
             else
+              gates_closed := true;
               open_gates := array(select o from unnest(open_gates) o where o <> all (array(select l_gate[n] from unnest(numbers) n)));
           end case;
         end loop;
+        if gates_closed and not e_closed then
+          e_closed := true;
+          if first_round and numbers[1] = 1 then
+            e_queue := l_queue[1];
+            e_gate := l_gate[1];
+            e_tenant := case when e_gate = after_gate then after_tenant else '' end;
+            foreach slot in array numbers loop
+              exit when had_room <= 0;
+              had_room := had_room - l_weight[slot]::integer;
+              e_queue := l_queue[slot];
+              e_gate := l_gate[slot];
+              e_tenant := l_tenant[slot];
+            end loop;
+          end if;
+        end if;
       end loop;
+      first_round := false;
       exit when left_over <= 0 or left_bytes <= 0;
       if closing or round_got > 0 and lanes_weigh > 0 and p_lanes is null and lane_count > cardinality(l_queue) then
         continue;  -- the rest of the walk, without what was closed
@@ -329,14 +375,15 @@ begin
       from old o left join gone g on g.subject = o.subject
       left join lateral (
         select coalesce(array_agg(h.id), '{}') as jobs, coalesce(array_agg(h.claim_id), '{}') as claims
-          from unnest(g.jobs, g.claims) h(id, claim_id) join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running'
+          from unnest(g.jobs, g.claims) h(id, claim_id) cross join lateral (
+            select from jobwell.jobs j where j.id = h.id and (j.claim_id = h.claim_id and j.state = 'running') is true offset 0) j  -- as in_use
          where s_look[o.slot]) alive on true)
   insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
   select k.subject, k.turn + 1,
          case when jsonb_typeof(s_rule[k.slot] -> 'c') = 'number' then k.jobs || new.jobs else '{}' end,
          case when jsonb_typeof(s_rule[k.slot] -> 'c') = 'number' then k.claims || array_fill(p_claim, array[cardinality(new.jobs)]) else '{}' end,
          k.alive,
-         case when jsonb_typeof(s_rule[k.slot] -> 'r') = 'array' then jobwell.rate_charged((s_rule[k.slot] -> 'r')::json, k.tats, v_at, s_got[k.slot]) else '{}' end
+         case when jsonb_typeof(s_rule[k.slot] -> 'r') = 'array' then jobwell.rate_charged((s_rule[k.slot] -> 'r')::json, k.tats, v_at, s_got[k.slot]) || s_since[k.slot] else '{}' end
     from kept k cross join lateral (
       select coalesce(array_agg(charged_job[c]), '{}') as jobs from generate_subscripts(charged_subject, 1) c where charged_subject[c] = k.slot) new;
   if cardinality(keyed) > 0 then
@@ -348,12 +395,12 @@ begin
     select 'key:' || o.key, coalesce(o.turn, 0) + 1, jobwell.rate_charged(o.rates, o.tats, v_at, 1) from old o;
   end if;
   if p_hints then
-    -- Where the walk ended, and whether the last lane has more of its weight to come.
-    if cardinality(l_queue) > 0 then
-      return query select null::uuid, null::text, l_queue[cardinality(l_queue)], l_tenant[cardinality(l_queue)], l_gate[cardinality(l_queue)],
+    -- Where the walk ended, whether the last lane has more of its weight to come, and whether something was closed there.
+    if e_lanes is not null then
+      return query select null::uuid, null::text, e_queue, e_tenant, e_gate,
         at_rank::smallint, null::smallint, null::smallint, null::integer, null::integer,
         case when left_over > 0 then least(next_in, case when contended then 0.002 else 'infinity' end) end,
-        null::text, null::text, null::bigint, case when random() >= last_part then -lane_count else lane_count end, 0::bigint;
+        null::text, null::text, null::bigint, e_lanes, e_closed::integer::bigint;
     elsif left_over > 0 and (contended or next_in < 'infinity') then
       return query select null::uuid, null::text, null::text, null::text, null::bigint, null::smallint, null::smallint, null::smallint,
         null::integer, null::integer, least(next_in, case when contended then 0.002 else 'infinity' end), null::text, null::text,

@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- Limits, rates, weights and holds. docs/limits-and-rates.md tells it in words.
 --
 -- A limit has subjects: the thing itself ('resource:sms'), or that thing on a host, in a process, for a tenant. What is in use of a
@@ -66,7 +66,8 @@ language sql volatile as $$
      and (f.per <> 'tenant' or p_tenant <> '')
 $$;
 
--- How many jobs of a subject run now.
+-- How many jobs of a subject run now. Each is looked up by its id: `is true` keeps the planner from reading all that run, which
+-- it takes for few, once for each of them.
 create or replace function jobwell.in_use(p_subject text) returns integer
 language sql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -74,8 +75,39 @@ as $$
   select count(*)::integer
     from (select u.jobs, u.claims from jobwell.limit_uses u where u.subject = p_subject order by u.turn desc limit 1) u
    cross join lateral unnest(u.jobs, u.claims) h(id, claim_id)
-    join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running'
+   cross join lateral (
+     select from jobwell.jobs j where j.id = h.id and (j.claim_id = h.claim_id and j.state = 'running') is true offset 0) j
 $$;
+
+-- Count what runs already under limits that are new. Returns for how many subjects there was something. A claim that was under way
+-- when the limit came may be missed.
+create or replace function jobwell.adopt_running() returns integer
+language plpgsql volatile as $$
+declare
+  s record;
+  u record;
+  adopted integer := 0;
+begin
+  for s in
+    select l.subject, array_agg(j.id) as jobs, array_agg(j.claim_id) as claims
+      from jobwell.jobs j join jobwell.workers w on w.id = j.worker
+     cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, w.host, w.id) l
+     where j.state = 'running' and l.concurrency is not null
+     group by l.subject order by l.subject loop
+    perform pg_advisory_xact_lock(hashtextextended('jobwell.limit:' || s.subject, 0));
+    select x.* into u from jobwell.limit_uses x where x.subject = s.subject order by x.turn desc limit 1;
+    select array_agg(n.id) as jobs, array_agg(n.claim_id) as claims into s.jobs, s.claims
+      from unnest(s.jobs, s.claims) n(id, claim_id)
+     where not exists (select from unnest(u.jobs, u.claims) k(id, claim_id) where (k.id, k.claim_id) = (n.id, n.claim_id));
+    if s.jobs is not null then
+      insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
+      values (s.subject, coalesce(u.turn, 0) + 1, coalesce(u.jobs, '{}') || s.jobs, coalesce(u.claims, '{}') || s.claims, coalesce(u.alive, 0), coalesce(u.tats, '{}'));
+      delete from jobwell.limit_uses x where x.subject = s.subject and x.turn = u.turn;
+      adopted := adopted + 1;
+    end if;
+  end loop;
+  return adopted;
+end $$;
 
 -- Whether a key's own rate lets its next job in.
 create or replace function jobwell.key_open(p_key text, p_rates json) returns boolean
@@ -115,15 +147,18 @@ begin
 end $$;
 
 -- Jobs that did not start after all: they go back uncounted, and rates give back what was charged for them. As `postpone`.
+-- Only while nothing was charged after them (the last of `tats` is when the last charge began): what others used since then
+-- was on time without these jobs too, so that a late gift would be one more than the rate. A key has had nobody else since.
 create or replace function jobwell.unstarted(p_given json) returns setof uuid
 language plpgsql volatile as $$
 declare
   s record;
   u record;
+  number integer;
 begin
   if exists (select from jobwell.limits l where l.rates is not null or l.override ? 'rates') then
     for s in
-      select l.subject, l.rates::text as rates, count(*)::integer as number
+      select l.subject, l.rates::text as rates, array_agg(j.started_at) as started
         from json_to_recordset(p_given) g(id uuid, claim_id uuid)
         join jobwell.jobs j on j.id = g.id and j.claim_id = g.claim_id and j.state = 'running'
         join jobwell.workers w on w.id = j.worker
@@ -132,12 +167,25 @@ begin
        group by l.subject, l.rates::text order by l.subject loop
       perform pg_advisory_xact_lock(hashtextextended('jobwell.limit:' || s.subject, 0));
       select x.* into u from jobwell.limit_uses x where x.subject = s.subject order by x.turn desc limit 1;
-      if found then
+      continue when not found;
+      number := (select count(*) from unnest(s.started) started where started >= u.tats[cardinality(u.tats)]);
+      if number > 0 then
         insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
-        values (u.subject, u.turn + 1, u.jobs, u.claims, u.alive, jobwell.rate_charged(s.rates::json, u.tats, jobwell.now(), -s.number));
+        values (u.subject, u.turn + 1, u.jobs, u.claims, u.alive,
+                jobwell.rate_charged(s.rates::json, u.tats, jobwell.now(), -number) || u.tats[cardinality(u.tats)]);
         delete from jobwell.limit_uses x where x.subject = u.subject and x.turn = u.turn;
       end if;
     end loop;
+  end if;
+  if exists (select from jobwell.gates k where k.key_rates is not null) then
+    with given_back as materialized (
+      select y.subject, y.turn, jobwell.rate_charged(k.key_rates, y.tats, jobwell.now(), -1) as tats
+        from json_to_recordset(p_given) g(id uuid, claim_id uuid)
+        join jobwell.jobs j on j.id = g.id and j.claim_id = g.claim_id and j.state = 'running' and j.lock_key <> ''
+        join jobwell.gates k on k.gate = j.gate and k.key_rates is not null
+       cross join lateral (select * from jobwell.limit_uses z where z.subject = 'key:' || j.lock_key order by z.turn desc limit 1) y),
+    gone as (delete from jobwell.limit_uses x using given_back o where x.subject = o.subject and x.turn = o.turn)
+    insert into jobwell.limit_uses (subject, turn, tats) select o.subject, o.turn + 1, o.tats from given_back o;
   end if;
   return query select * from jobwell.postpone(p_given);
 end $$;
@@ -154,7 +202,8 @@ begin
      select x.subject, x.turn from (
        select x.subject, x.turn from jobwell.limit_uses x
         where not exists (select from unnest(x.tats) t where t > (select jobwell.now()))
-          and not exists (select from unnest(x.jobs, x.claims) h(id, claim_id) join jobwell.jobs j on j.id = h.id and j.claim_id = h.claim_id and j.state = 'running')
+          and not exists (select from unnest(x.jobs, x.claims) h(id, claim_id) cross join lateral (
+                select from jobwell.jobs j where j.id = h.id and (j.claim_id = h.claim_id and j.state = 'running') is true offset 0) j)
         limit p_limit offset 0) x
       where pg_try_advisory_xact_lock(hashtextextended('jobwell.limit:' || x.subject, 0)));
   get diagnostics gone = row_count;

@@ -123,3 +123,11 @@ comment on database jobwell_bench_pinned is 'made by jobwell bench, dropped by i
 
 -- name: drop_database
 drop database jobwell_bench_pinned with (force);
+
+-- name: limit
+-- A limit and a rate on everything, neither of which is ever reached: what is measured is what it costs to keep them.
+insert into jobwell.limits (kind, name, override, set_at, set_by)
+values ('queue', 'default', :override::jsonb, jobwell.now(), 'bench') on conflict do nothing;
+
+-- name: unlimit
+delete from jobwell.limits;

@@ -62,30 +62,6 @@ on conflict (kind, name, per) do update
        set_at = excluded.set_at, set_by = excluded.set_by, set_why = excluded.set_why, set_until = excluded.set_until
 returning kind, name, per;
 
--- name: lock_uses
--- No claim changes what is in use of these subjects until the end of the transaction. Claims pass them over meanwhile.
-select x.subject, pg_advisory_xact_lock(hashtextextended('jobwell.limit:' || x.subject, 0)) from (
-  select distinct s.subject
-    from jobwell.jobs j join jobwell.workers w on w.id = j.worker
-   cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, w.host, w.id) s
-   where j.state = 'running' and s.concurrency is not null and s.kind = :kind and s.name = :name and (:per::text is null or s.per = :per)
-   order by s.subject offset 0) x;
-
--- name: adopt
--- What runs already was let in when nothing counted it, and counts from now on.
-with running as materialized (
-  select s.subject, array_agg(j.id) as jobs, array_agg(j.claim_id) as claims, count(*)::integer as alive
-    from jobwell.jobs j join jobwell.workers w on w.id = j.worker
-   cross join lateral jobwell.limits_on(j.queue, j.gate, j.task, j.tenant, w.host, w.id) s
-   where j.state = 'running' and s.subject = any (:subjects::text[]) group by s.subject),
-old as materialized (
-  select r.subject, u.turn, u.tats from running r
-    left join lateral (select y.turn, y.tats from jobwell.limit_uses y where y.subject = r.subject order by y.turn desc limit 1) u on true),
-gone as (
-  delete from jobwell.limit_uses x using old o where x.subject = o.subject and x.turn = o.turn)
-insert into jobwell.limit_uses (subject, turn, jobs, claims, alive, tats)
-select r.subject, coalesce(o.turn, 0) + 1, r.jobs, r.claims, r.alive, coalesce(o.tats, '{}') from running r join old o using (subject);
-
 -- name: clear
 -- Without :per all of them.
 with cleared as (
@@ -157,6 +133,9 @@ with cleared as (
 gone as (
   delete from jobwell.limits where set_until <= (select jobwell.now()) and not declared returning 1)
 select (select count(*) from cleared)::integer + (select count(*) from gone)::integer;
+
+-- name: adopt_running
+select jobwell.adopt_running();
 
 -- name: forget_uses
 select jobwell.forget_uses(:limit);

@@ -1,5 +1,6 @@
 """What operators do about limits and holds: it counts at once, is on record, and says beforehand what it delays."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -260,3 +261,57 @@ def test_a_limit_declared_for_each_tenant_is_listed_beside_the_fleet(app: App, c
     publish(app, conn)
     rows = [(row["per"], row["concurrency"], row["rate"], row["in_use"]) for row in actions.listed(app.database)]
     assert rows == [("fleet", 9, [], 0), ("tenant", 2, ["1/s"], None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "per"),
+    [("task", "wait", "fleet"), ("resource", "sms", "fleet"), ("tenant", "north", "fleet"), ("tenant", "*", "fleet"),
+     ("queue", "default", "process"), ("task", "wait", "host"), ("resource", "sms", "tenant")],
+)  # fmt: skip
+async def test_what_runs_when_a_limit_is_set_counts(app: App, conn: Conn, kind: Any, name: str, per: Any) -> None:
+    desk, doors = Desk(app, conn), [asyncio.Event() for _ in range(6)]
+    app.resource("sms")
+
+    @app.task(name="wait", resources=("sms",), tenant="branch")
+    async def wait(n: int, branch: str = "north") -> None:
+        await doors[n].wait()
+
+    async with working(app, slots=10):
+        handles = [await wait.aenqueue(n) for n in range(4)]
+        await auntil(lambda: desk.one("select count(*) from jobs where state = 'running'") == 4)
+        actions.put(app.database, kind, name, {"concurrency": 3}, by="olga", why="x", per=per)
+        handles += [await wait.aenqueue(n) for n in (4, 5)]
+        doors[0].set()
+        await desk.end(handles[0])
+        await auntil(lambda: desk.one("select count(*) from workers where idle") == 1)
+        assert [desk.state(handle) for handle in handles[1:]] == ["running"] * 3 + ["ready"] * 2
+        actions.put(app.database, kind, name, {"concurrency": None}, by="olga", why="x", per=per)
+        await auntil(lambda: desk.one("select count(*) from jobs where state = 'running'") == 5)
+        for door in doors:
+            door.set()
+        await desk.settled()
+
+
+async def test_a_limit_shows_who_uses_it_while_others_wait(app: App, conn: Conn) -> None:
+    desk, door = Desk(app, conn), asyncio.Event()
+    app.resource("sms", concurrency=2)
+
+    @app.task(name="wait", resources=("sms",))
+    async def wait() -> None:
+        await door.wait()
+
+    handles = [await wait.aenqueue() for _ in range(5)]
+    async with working(app, slots=10):
+        running = await auntil(lambda: len(ids := set(desk.all("select id from jobs where state = 'running'"))) == 2 and ids)
+        used, delay, jobs = actions.uses(app.database, "resource", "sms")
+        assert (used, delay, set(jobs)) == (2, 0.0, running)
+        waiting = next(handle for handle in handles if handle.id not in running)
+        (because, *_) = await waiting.awhy()
+        assert because.code == "limit_full"
+        assert all(str(job) in because.sentence for job in running)
+        actions.put(app.database, "resource", "sms", {"concurrency": 4}, by="olga", why="x")
+        await auntil(lambda: desk.one("select count(*) from jobs where state = 'running'") == 4)
+        actions.put(app.database, "resource", "sms", {"concurrency": 1}, by="olga", why="x")
+        assert actions.listed(app.database)[0]["in_use"] == 4  # what runs goes on
+        door.set()
+        await desk.settled()

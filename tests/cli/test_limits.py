@@ -80,6 +80,10 @@ def test_limits_can_be_lifted_and_weights_set(note: Note, cli: Cli) -> None:
     )
     assert cli("limits", "set", "tenant:north", "--weight", "2.5", "--why", "x", "-o", "json").json["weight"] == 2.5
     assert cli("limits", "set", "tenant:*", "--concurrency", "4", "--why", "x").out == "tenant *: 4 at once\n"
+    shown = cli("limits", "show", "north").out
+    for word in ("tenant north", "weight 2.5", "each tenant that is not named", "0 of 4"):
+        assert word in shown
+    assert "in use" not in cli("limits", "show", "tenant:*").out
     assert cli("limits", "set", "hr.note", "--per", "host", "--concurrency", "1", "--why", "x").out == "task hr.note: 1 at once\n"
     assert "has no limit" in cli("limits", "show", "queue:bulk").out
 

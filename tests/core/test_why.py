@@ -58,7 +58,7 @@ def codes(**changed: Any) -> list[str]:
         ({"holds": (Held("task", "note", ago(60), "olga", "bad data", ago(-60)),)}, "task_held", ("'note' is held by olga, for 1m because: bad data", "by itself at 2030-01-31 12:01:00 UTC", "`jobwell resume task note`")),
         ({"holds": (Held("tenant", "acme", ago(60), "olga", None, None),)}, "tenant_held", ("held by olga, for 1m. `jobwell resume tenant acme`",)),
         ({"limits": (LIMIT,)}, "limit_full", ("resource 'sms' is in use, 5 of 5", f"by {JOB}, {OTHER}, …;", "`jobwell limits show resource:sms`")),
-        ({"limits": (Limited("tenant", "*", "fleet", 2, (), 2, 0.0, (JOB, OTHER)),)}, "limit_full", ("limit of each tenant is in use", f"2 of 2 by {JOB}, {OTHER};")),
+        ({"tenant": "acme", "limits": (Limited("tenant", "*", "fleet", 2, (), 2, 0.0, (JOB, OTHER)),)}, "limit_full", ("limit of each tenant is in use", f"2 of 2 by {JOB}, {OTHER};", "limits show tenant:acme`")),
         ({"limits": (Limited("task", "note", "host", 1, (), 1, 0.0, ()),)}, "limit_full", ("per host where there is most room", "1 of 1;")),
         ({"limits": (Limited("queue", "bulk", "fleet", 0, (), 0, 0.0, ()),)}, "limit_zero", ("queue 'bulk' is 0",)),
         ({"limits": (Limited("resource", "sms", "fleet", 5, ("10/s", "60/min"), 1, 30.0, (JOB,)),)}, "rate", ("(10/s, 60/min)", "in 30s, at 2030-01-31 12:00:30 UTC")),

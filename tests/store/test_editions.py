@@ -27,7 +27,7 @@ def put(store: Store, override: dict[str, Any], until: object = None, name: str 
 
 
 def clear(store: Store, name: str = "default") -> bool:
-    return run(store.conn, limits.clear(store.statements, "queue", name, "fleet"))
+    return bool(run(store.conn, limits.clear(store.statements, "queue", name, "fleet")))
 
 
 def known(store: Store) -> list[tuple[str, int | None]]:

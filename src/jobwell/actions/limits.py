@@ -147,6 +147,14 @@ def listed(database: Database, *, kind: Kind | None = None, name: str | None = N
     return [readable(row) for row in database.run(store.listed(database.statements, kind=kind, name=name))]
 
 
+def on(database: Database, kind: Kind, name: str) -> list[dict[str, Any]]:
+    """What counts for one thing, as in `listed`: of a tenant without a limit of its own, that of each that is not named ("*")."""
+    rows = listed(database, kind=kind, name=name)
+    if kind == "tenant" and name != EVERYBODY and not any(row["rate"] or row["concurrency"] is not None for row in rows):
+        rows += listed(database, kind=kind, name=EVERYBODY)
+    return rows
+
+
 def uses(database: Database, kind: Kind, name: str) -> tuple[int, float, list[UUID]]:
     """How many jobs use a limit of the whole fleet, seconds until its rates let the next one in, and the first few jobs."""
     return database.run(store.uses(database.statements, kind, name))

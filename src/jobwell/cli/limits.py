@@ -156,7 +156,7 @@ def show(name: str, kind: Any, output: str, database_url: str | None, schema: st
 
     database = _database(database_url, schema)
     found, named = actions.find(database, name, kind)
-    rows = actions.listed(database, kind=found, name=named)
+    rows = actions.on(database, found, named)
     used, wait, jobs = actions.uses(database, found, named)
     held = next((row for row in actions.held(database) if (row["kind"], row["name"]) == (found, named)), None)
     if output == "json":
@@ -168,26 +168,27 @@ def show(name: str, kind: Any, output: str, database_url: str | None, schema: st
     if not rows:
         say(f"the {found} {named} has no limit")
     for row in rows:
-        facts(_told(row, used, wait, jobs))
+        facts(_told(row, used, wait, jobs, known=named != "*"))
     return 0
 
 
-def _told(row: dict[str, Any], used: int, wait: float, jobs: list[Any]) -> list[tuple[str, Any]]:
+def _told(row: dict[str, Any], used: int, wait: float, jobs: list[Any], *, known: bool) -> list[tuple[str, Any]]:
     """The lines about one limit."""
     from jobwell.core.duration import text
 
     fleet = row["per"] == "fleet"
-    lines = [("limit", f"{row['kind']} {row['name']}" + ("" if fleet else f", per {row['per']}")), ("now", _values(row))]
+    name = "each tenant that is not named" if row["name"] == "*" else f"{row['kind']} {row['name']}"
+    lines = [("limit", name + ("" if fleet else f", per {row['per']}")), ("now", _values(row))]
     if row["declared"]:
         code = {"concurrency": row["code_concurrency"], "rate": row["code_rate"], "weight": row["code_weight"]}
         lines.append(("from code", _values(code)))
     if row["set_by"]:
         until = f", until {shown(row['set_until'])}" if row["set_until"] else ""
         lines.append(("set", f"by {row['set_by']} at {shown(row['set_at'])}{until}: {row['set_why']}"))
-    if fleet and row["in_use"] is not None:
+    if fleet and row["concurrency"] is not None and known:
         by = f", by {', '.join(map(str, jobs))}" + (", …" if used > len(jobs) else "") if jobs else ""
-        lines.append(("in use", f"{row['in_use']} of {row['concurrency']}{by}"))
-    if fleet and row["rate"]:
+        lines.append(("in use", f"{used} of {row['concurrency']}{by}"))
+    if fleet and row["rate"] and known:
         lines.append(("next", f"in {text(wait)}" if wait > 0 else "at once"))
     return lines
 

@@ -119,6 +119,7 @@ class Facts:
     heavy: bool = False
     held: int = 0
     held_why: str | None = None
+    tenant: str = ""
     skips: bool = False
     key_wait: float = 0.0
     before: UUID | None = None
@@ -272,7 +273,7 @@ def _locked(facts: Facts) -> Iterator[Because]:
 def _limited(facts: Facts, limit: Limited) -> Iterator[Because]:
     named = "each tenant" if limit.name == "*" else f"the {limit.kind} {limit.name!r}"
     each = "" if limit.per == "fleet" else f" per {limit.per}" + ("" if limit.per == "tenant" else " where there is most room")
-    show = f"`jobwell limits show {limit.kind}:{limit.name}`"
+    show = f"`jobwell limits show {limit.kind}:{facts.tenant if limit.name == '*' else limit.name}`"
     if limit.concurrency == 0:
         yield Because("limit_zero", f"The limit of {named}{each} is 0: nothing starts until it is raised;"
                       f" {show} says who set it.")  # fmt: skip

@@ -56,7 +56,7 @@ def put(
     why: str,
     until: datetime | None,
 ) -> Program[None]:
-    """Set values that go before those from code."""
+    """Set values that go before those from code. To be run in one transaction."""
     check_storable(name=name, by=actor, why=why)
     yield statements(
         "limits.set", kind=kind, name=name, per=per, override=orjson.dumps(override).decode(), actor=actor, why=why, until=until
@@ -68,6 +68,7 @@ def put(
 def clear(statements: Statements, kind: str, name: str, per: str | None) -> Program[list[str]]:
     """Let the values from code count again, for one `per` or for all. For which of them anything had been set."""
     rows = yield statements("limits.clear", kind=kind, name=name, per=per)
+    yield statements("limits.adopt_running")
     yield statements("control.wake_all")
     return [row[0] for row in rows]
 
@@ -134,7 +135,7 @@ def delays(statements: Statements, kind: str, name: str, until: datetime) -> Pro
 def uses(statements: Statements, kind: str, name: str) -> Program[tuple[int, float, list[UUID]]]:
     """How many use a limit of the whole fleet, seconds until its rates let the next one in, and which jobs: the first few."""
     rows = yield statements("limits.uses", kind=kind, name=name, limit=SHOWN)
-    return (int(rows[0][1]), float(rows[0][2]), list(rows[0][3])) if rows else (0, 0.0, [])
+    return (int(rows[0][0]), float(rows[0][1]), list(rows[0][2])) if rows else (0, 0.0, [])
 
 
 def behind(statements: Statements, job: UUID) -> Program[tuple[Limited, ...]]:

@@ -11,7 +11,7 @@ from jobwell.store.statements import Program, Statements
 
 SLOTS = ("slots", "busy", "pooled", "cost", "fitting", "heavy", "held", "held_why")
 KEY = ("skips", "key_wait", "before", "before_state")
-LATER = {*SLOTS[2:], *KEY, "holds", "limits", "pace_above", "pace_lane"}  # found by statements of their own
+LATER = {*SLOTS[2:], *KEY, "tenant", "holds", "limits", "pace_above", "pace_lane"}  # found by statements of their own
 _NAMES = (*(field.name for field in dataclasses.fields(Facts) if field.name not in LATER), "tenant")
 PAGES = 256  # of the youngest finished jobs, looked at for their pace
 LATELY = 300.0
@@ -28,7 +28,6 @@ def facts(statements: Statements, job: UUID) -> Program[Facts]:
     if not rows:
         raise NotFound(f"there is no job {job}; its retention may be over")
     found = dict(zip(_NAMES, rows[0], strict=True))
-    tenant = found.pop("tenant")
     if found["ended_at"] is None and found["state"] != "running":
         found["holds"] = yield from limits.holding(statements, job)
     if found["state"] == "ready":
@@ -39,7 +38,7 @@ def facts(statements: Statements, job: UUID) -> Program[Facts]:
         if found["lock_key"] and (rows := (yield statements("why.key", id=job))):
             found |= dict(zip(KEY, rows[0], strict=True))
         if found["above"] or found["older"]:
-            found["pace_above"], found["pace_lane"] = yield from _pace(statements, found, tenant)
+            found["pace_above"], found["pace_lane"] = yield from _pace(statements, found)
     return Facts(**found)
 
 
@@ -52,9 +51,9 @@ def reasons(statements: Statements, job: UUID) -> Program[list[Because]]:
     return explain((yield from facts(statements, job)))
 
 
-def _pace(statements: Statements, found: dict[str, Any], tenant: str) -> Program[tuple[float | None, float | None]]:
+def _pace(statements: Statements, found: dict[str, Any]) -> Program[tuple[float | None, float | None]]:
     ((page, now),) = yield statements("why.tail", pages=PAGES)
-    lane = {"queue": found["queue"], "task": found["task"], "tenant": tenant}
+    lane = {name: found[name] for name in ("queue", "task", "tenant")}
     rows = yield statements("why.pace", **lane, page=str(page), now=now, seconds=LATELY)
     ended, since, own, own_since = rows[0]
     return _a_second(ended, since), _a_second(own, own_since)

@@ -144,13 +144,14 @@ select jobwell.adopt_running();
 select jobwell.forget_uses(:limit);
 
 -- name: uses
--- Who uses a limit now, and when its rate lets the next one in.
-select s.subject, jobwell.in_use(s.subject), r.wait::float8,
+-- Who uses a limit of the whole fleet now, and when its rate lets the next one in. A tenant that is not named has that of '*'.
+select jobwell.in_use(s.subject), r.wait::float8,
        array(select h.id from unnest(u.jobs, u.claims) h(id, claim_id)
                join jobwell.jobs x on x.id = h.id and x.claim_id = h.claim_id and x.state = 'running' order by x.started_at limit :limit)
-  from (select l.kind || ':' || l.name as subject, f.rates
-          from jobwell.limits l join jobwell.limits_in_force f using (kind, name, per)
-         where l.kind = :kind and l.name = :name and l.per = 'fleet') s
+  from (select f.kind || ':' || :name as subject, f.rates from jobwell.limits_in_force f
+         where f.kind = :kind and f.per = 'fleet' and (f.concurrency is not null or f.rates is not null)
+           and (f.name = :name or f.kind = 'tenant' and f.name = '*')
+         order by f.name = '*' limit 1) s
   left join lateral (select y.jobs, y.claims, y.tats from jobwell.limit_uses y where y.subject = s.subject order by y.turn desc limit 1) u on true
  cross join lateral jobwell.rate_room(s.rates, u.tats, (select jobwell.now()), 1) r;
 

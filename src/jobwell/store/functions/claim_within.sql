@@ -270,9 +270,9 @@ begin
                              case when exists (select from jobwell.jobs r where r.state = 'running' and r.lock_key <> '' and r.lock_key = n.lock_key) then false
                                   when l.ordered and exists (select from jobwell.jobs r where r.state in ('scheduled', 'retrying') and r.lock_key <> ''
                                                                 and r.lock_key = n.lock_key and r.attempt + r.postponements > 0) then false
-                                  when l.ordered and (l.queue, at_rank, l.gate, l.tenant) is distinct from (
-                                    select (o.queue, o.rank::integer, o.gate, o.tenant) from jobwell.jobs o
-                                     where o.state = 'ready' and o.lock_key = n.lock_key and o.lock_key <> '' order by o.id limit 1) then false
+                                  when l.ordered and not coalesce((
+                                    select o.queue = l.queue and o.rank = at_rank and o.gate = l.gate and o.tenant = l.tenant from jobwell.jobs o
+                                     where o.state = 'ready' and o.lock_key = n.lock_key and o.lock_key <> '' order by o.id limit 1), false) then false
                                   when not jobwell.key_open(n.lock_key, l.key_rates) then false
                                   else pg_try_advisory_xact_lock(hashtextextended('jobwell.lock:' || n.lock_key, 0)) end as free
                         from (select j.lock_key from jobwell.jobs j

@@ -16,12 +16,12 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.ids import alone, new_id
 from jobwell.core.outcome import Released
 from jobwell.core.shares import Line, Queue
-from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
+from jobwell.store.jobs import Batch, Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.pools import Pools
-from jobwell.worker.streams import AGAIN, Stream
+from jobwell.worker.streams import AGAIN, Rotation, Stream
 
 log = logging.getLogger("jobwell.worker")
 
@@ -98,6 +98,7 @@ class Fetcher:
         self._clock = clock
         self._apart = apart
         self._apart_at = 0.0
+        self._apart_turns = Rotation([] if apart is None else [*apart.gates, *apart.suspects], strict=strict)
         self._pools = pools
         self._flood_at = -FLOOD
         lines = [Line(Queue(0, tuple(queues)))] if pools is None else pools.lines
@@ -190,18 +191,25 @@ class Fetcher:
         if apart is None or apart.free() <= 0 or not (apart.gates or self._clock() >= self._apart_at):
             return []
         self._apart_at = self._clock() + APART_EVERY
-        claim_id = new_id()
         gates = [*apart.gates, *apart.suspects]
         if apart.held():
             gates = [gate for gate in gates if gate not in apart.heavy]
-        request = ClaimRequest(self._worker, claim_id, self._queues, gates, apart.free())
-        self._doubtful = True
-        rows = await self._jobs.claim(conn, request)
-        if rows.again is not None:
-            self._again = min(self._again, rows.again)
-        if rows:
-            self._begin(await self._streams[0].with_payloads(conn, rows), claim_id)
-        self._doubtful = False
+        rows = Batch()
+        for from_rank in self._apart_turns.ranks():
+            claim_id = new_id()
+            turns = self._apart_turns
+            request = ClaimRequest(self._worker, claim_id, self._queues, gates, apart.free(), from_rank, turns.gate, turns.tenant)
+            self._doubtful = True
+            rows = await self._jobs.claim(conn, request)
+            if rows.again is not None:
+                self._again = min(self._again, rows.again)
+            if rows or rows.end is not None:
+                turns.learn(rows, rows.end)
+            if rows:
+                self._begin(await self._streams[0].with_payloads(conn, rows), claim_id)
+            self._doubtful = False
+            if rows:
+                break
         return rows
 
     def failed(self, error: BaseException) -> None:

@@ -44,6 +44,24 @@ async def test_results_and_errors_cross_as_plain_data(app: App, desk: Desk) -> N
     assert desk.one("select count(*) from jobs where state = 'running'") == 0
 
 
+async def test_tasks_share_the_children_whatever_the_order_of_their_names(app: App, desk: Desk) -> None:
+    """And low priority has its sixteenth claim: one free child takes one job a claim, so turns are all there is."""
+    for n in range(40):
+        cpu.using(priority=10).enqueue("pid")
+        acpu.using(priority=10).enqueue("quick")
+        if n < 2:
+            small.enqueue(1000)
+    app.override({"children": 1})
+    try:
+        async with working(app):
+            await auntil(lambda: desk.one("select count(*) from finished") == 82)
+    finally:
+        app.override({"children": 2})
+    first = [row[0] for row in desk.conn.execute("select task from finished order by started_at limit 40").fetchall()]
+    assert min(first.count(cpu.name), first.count(acpu.name)) >= 10
+    assert small.name in first
+
+
 async def test_log_lines_reach_the_parent_with_their_fields(app: App, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with working(app):

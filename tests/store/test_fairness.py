@@ -53,6 +53,17 @@ async def test_what_some_leave_unused_is_handed_to_the_others(store: Store, hand
     assert min(shares["c"], shares["d"]) >= 25
 
 
+@pytest.mark.parametrize("want", [1, 3, 8, 9, 10, 11, 25])
+async def test_shares_are_equal_whatever_the_size_of_a_claim(store: Store, hand: Hand, want: int) -> None:
+    """Also where a claim takes fewer jobs than there are tenants, and comes to the far end in its middle."""
+    for n in range(10):
+        store.put_new(100, tenant=f"t{n}")
+    rotation, served = Rotation([GATE]), Counter[str]()
+    while served.total() < 700:
+        served += tenants(await turn(hand, rotation, want))
+    assert 56 <= min(served.values()) <= max(served.values()) <= 84  # what cannot be shared evenly goes by lot
+
+
 async def test_one_tenant_alone_gets_everything(store: Store, hand: Hand) -> None:
     store.put_new(300, tenant="a")
     assert len(await hand.claim(250)) == 250

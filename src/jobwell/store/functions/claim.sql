@@ -1,4 +1,4 @@
--- version: 5
+-- version: 6
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -30,6 +30,8 @@ declare
   from_gate bigint;
   from_tenant text;
   last_lane text[];
+  whole boolean;
+  spin integer := floor(random() * 1000);
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
   left_bytes bigint := p_bytes;
   picked uuid[];
@@ -79,6 +81,9 @@ begin
     from_gate := after_gate;
     from_tenant := after_tenant;
     loop
+      -- From the middle on each lane gives one, and then all share what is left: nobody has more for standing at the end.
+      -- What cannot be shared evenly goes to lanes by lot.
+      whole := p_lanes is not null or from_gate = -9223372036854775808 and from_tenant = '';
       with recursive hop as (
         select n.queue, n.gate, n.tenant, n.open, n.open::integer as number, count(*) filter (where n.open) over () as found from (
           select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open from unnest(p_queues) q(queue) cross join lateral (
@@ -94,7 +99,9 @@ begin
              order by j.gate, j.tenant limit 1) f
            where h.found <= left_over) n),
       lane as materialized (
-        select h.queue, h.gate, h.tenant, h.since, h.after_id, count(*) over () as total from (
+        select n.*, case when not whole or n.total > left_over then 1
+                         else left_over / n.total + ((n.number + spin) % n.total < left_over % n.total)::integer end as share from (
+        select h.queue, h.gate, h.tenant, h.since, h.after_id, count(*) over () as total, row_number() over () as number from (
           select queue, gate, tenant, '-infinity'::timestamptz as since, '00000000-0000-0000-0000-000000000000'::uuid as after_id from (
             select * from hop where open order by number limit left_over + 1) found
           union all
@@ -103,7 +110,7 @@ begin
             from (select r.queue, r.gate, r.tenant, r.id, timestamptz 'epoch' + r.since * interval '1 microsecond' as at,
                          (select jobwell.now()) - r.lag * interval '1 microsecond' as young
                     from json_to_recordset(p_lanes) r(queue text, rank smallint, gate bigint, tenant text, since bigint, id uuid, lag bigint)
-                   where r.rank = at_rank and r.queue = any (p_queues)) k) h),
+                   where r.rank = at_rank and r.queue = any (p_queues)) k) h) n),
       pick as materialized (
         select x.id, x.bytes, l.total from lane l cross join lateral (
           select y.id, y.bytes from (
@@ -127,9 +134,9 @@ begin
              where j.state = 'ready' and j.queue = l.queue and j.rank = at_rank and j.gate = l.gate and j.tenant = l.tenant
                and j.lock_key = key.lock_key and (j.ready_at, j.id) > (key.since, key.after_id)
              order by j.ready_at, j.id
-             limit case when key.lock_key = '' then ceil(left_over::float8 / l.total)::integer else 1 end
+             limit case when key.lock_key = '' then l.share else 1 end
              for update skip locked) y
-          limit ceil(left_over::float8 / l.total)::integer) x
+          limit l.share) x
         limit left_over)
       select array_agg(f.id), sum(f.bytes), max(f.total),
              case when locks and p_lanes is null then (

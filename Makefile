@@ -1,7 +1,7 @@
 # Everything a developer runs. Needs Python 3.11 or newer and make; `make demo` and `make test` do the rest themselves.
 # ARGS is passed on: make demo ARGS="--kill", make test ARGS="-k claim", make bench ARGS="latency -o json".
 
-PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile
+PYTEST = .venv/bin/python -m pytest -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help dev demo test test-fast test-long check lint types imports bench chaos

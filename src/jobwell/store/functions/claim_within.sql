@@ -65,6 +65,7 @@ declare
   lanes_weigh double precision;
   last_part double precision;
   subject_rules jsonb;
+  subject_weights jsonb;
   g record;
   numbers integer[];
   share integer;
@@ -229,6 +230,11 @@ begin
         end loop;
       end if;
 
+      subject_weights := null;
+      if parts then
+        select jsonb_object_agg(w.s, w.weight) into subject_weights from (
+          select s, sum(x.weight) as weight from unnest(l_subjects, l_weight) x(subjects, weight), jsonb_array_elements_text(x.subjects) s group by s) w;
+      end if;
       for g in
         select x.subjects, array_agg(x.number order by x.number) as numbers, sum(x.weight) as weight
           from unnest(l_subjects, l_weight) with ordinality x(subjects, weight, number)
@@ -240,7 +246,9 @@ begin
         -- From the middle to the far end: each its weight, and then the walk begins anew. Otherwise all that is wanted is shared.
         share := least(left_over, case when after_gate > -9223372036854775808 and p_lanes is null and lanes_weigh < round_left then g.weight::integer
                                        else greatest(1, ceil(round_left * g.weight / lanes_weigh)::integer) end);
-        select least(share, min(s_room[array_position(s_name, s)])) into v_room from jsonb_array_elements_text(g.subjects) s;
+        -- Of what it shares with other groups each has its part first; what they leave is taken in the next round.
+        select least(share, min(ceil(s_room[array_position(s_name, s)] * case when parts then g.weight / greatest(g.weight, (subject_weights ->> s)::double precision) else 1 end)))::integer
+          into v_room from jsonb_array_elements_text(g.subjects) s;
         v_room := coalesce(v_room, share);
         had_room := v_room;
         if v_room > 0 then

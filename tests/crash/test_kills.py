@@ -44,7 +44,7 @@ def test_a_child_killed_under_its_supervisor_gives_its_jobs_back_at_once(fleet: 
 def test_a_running_worker_rescues_what_a_vanished_host_leaves(fleet: Fleet, nap: Any) -> None:
     """A14: the rescuer was there before, and nothing is started afterwards."""
     doomed = fleet.start(slots=1)
-    nap.enqueue(2.5, "a")
+    nap.enqueue(6, "a")
     until(lambda: fleet.marks("start") == 1)
     fleet.start()
     children = fleet.children(doomed)

@@ -49,6 +49,7 @@ create table jobwell.limit_uses (
   tats    timestamptz[] not null default '{}',              -- one for each window of a rate: when the next would be on time
   primary key (subject, turn)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+alter table jobwell.limit_uses alter column jobs set storage external, alter column claims set storage external;  -- ids do not compress
 
 -- Tasks, resources and tenants that are held. Queues stand in `queues`.
 create table jobwell.holds (

@@ -62,17 +62,17 @@ async def test_what_the_heavy_one_leaves_goes_to_the_others(store: Store, hand: 
 
 
 async def test_one_who_comes_late_to_a_flood_is_served_in_two_rounds(store: Store, hand: Hand) -> None:
-    """D16: A has 20,000 jobs, then B one and C 100 with three times the weight; claims of one."""
+    """D16: A has 20,000 jobs, then B one and C 1,000 with three times the weight; claims of one."""
     declare(store, row("tenant", "c", weight=3))
     store.put_new(20_000, tenant="a")
     rotation = Rotation([GATE])
     await served(hand, 10, 1, rotation)
     store.put_new(1, tenant="b")
-    store.put_new(100, tenant="c")
+    store.put_new(1000, tenant="c")
     early = await served(hand, 12, 1, rotation)
     assert early["b"] == 1, early
-    rest = await served(hand, 80, 1, rotation)
-    assert 1.7 <= rest["c"] / rest["a"] <= 5, rest  # 3, and its noise over so few
+    rest = await served(hand, 800, 1, rotation)
+    assert 1.5 <= rest["c"] / rest["a"] <= 6, rest  # 3, and its noise: turns are drawn by lot
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["plain", "limited"])

@@ -72,7 +72,7 @@ async def test_one_who_comes_late_to_a_flood_is_served_in_two_rounds(store: Stor
     early = await served(hand, 12, 1, rotation)
     assert early["b"] == 1, early
     rest = await served(hand, 800, 1, rotation)
-    assert 1.5 <= rest["c"] / rest["a"] <= 6, rest  # 3, and its noise: turns are drawn by lot
+    assert 1.7 <= rest["c"] / rest["a"] <= 5, rest  # 3, and its noise: turns are drawn by lot
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["plain", "limited"])

@@ -12,6 +12,7 @@ from jobwell.actions import limits as actions
 from jobwell.actions import queues
 from jobwell.client.task import AsyncTask
 from jobwell.core.ids import new_id
+from jobwell.core.limits import Kind
 from jobwell.store import control
 from jobwell.store import limits as store
 from jobwell.store.statements import run
@@ -205,11 +206,12 @@ async def test_what_is_held_does_not_start_until_it_is_released(app: App, conn: 
 
 
 def test_a_hold_of_nobody_is_refused_and_one_of_a_tenant_that_is_gone_can_be_released(app: App, conn: Conn, note: Note) -> None:
-    for kind, name in (("task", "hr.nota"), ("resource", "sms"), ("tenant", "south"), ("queue", "defalt")):
+    unknown: tuple[tuple[Kind, str], ...] = (("task", "hr.nota"), ("resource", "sms"), ("tenant", "south"), ("queue", "defalt"))
+    for kind, name in unknown:
         with pytest.raises(NotFound):
-            actions.hold(app.database, kind, [name], by="olga")  # type: ignore[arg-type]
+            actions.hold(app.database, kind, [name], by="olga")
         with pytest.raises(NotFound):
-            actions.preview(app.database, kind, [name])  # type: ignore[arg-type]
+            actions.preview(app.database, kind, [name])
     note.enqueue(1)
     actions.hold(app.database, "tenant", ["north"], by="olga")
     conn.execute("delete from jobs")

@@ -313,6 +313,14 @@ async def test_named_lanes_are_limited_too(store: Store, hand: Hand) -> None:
     assert await hand.claim(20, lanes=lanes) == []
 
 
+@pytest.mark.parametrize("want", [1, 3, 20])
+async def test_a_named_lane_behind_drained_ones_is_served(store: Store, hand: Hand, want: int) -> None:
+    """The lanes that were used last stand last, so what is drained stands in front."""
+    declare(store, row("queue", "default", 100))
+    store.put_new(5, tenant="z")
+    assert len(await hand.claim(want, lanes=[lane(f"t{n}") for n in range(8)] + [lane("z")])) == min(want, 5)
+
+
 async def test_a_limited_claim_costs_the_same_however_many_were_before(store: Store, hand: Hand, database_url: str) -> None:
     """With a snapshot held open nothing can be cleaned away; what is in use is read from its young end."""
     declare(store, row("queue", "default", 5))

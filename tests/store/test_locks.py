@@ -37,6 +37,25 @@ async def test_jobs_without_a_key_are_not_held_up(store: Store, hand: Hand) -> N
     assert len(await hand.claim(10)) == 0
 
 
+@pytest.mark.parametrize("limited", [False, True], ids=["plain", "limited"])
+@pytest.mark.parametrize("want", [1, 10])
+async def test_lanes_whose_keys_are_held_hold_up_nobody_behind_them(store: Store, hand: Hand, want: int, limited: bool) -> None:
+    """Nor is it a long way past them: a claim looks at more and more of them together."""
+    if limited:
+        store.conn.execute("insert into limits (kind, name, concurrency) values ('queue', 'default', 10000)")
+    blocked = [f"t{n:03}" for n in range(300)]
+    store.put([job for tenant in blocked for job in new(1, tenant=tenant, lock_key=tenant)])
+    while await hand.claim(100):
+        pass
+    store.put([job for tenant in blocked for job in new(2, tenant=tenant, lock_key=tenant)])
+    assert await hand.claim(want) == []
+    free = store.put_new(1, tenant="z", lock_key="z")
+    before = int(store.one("select pg_stat_get_tuples_returned('jobs_ready'::regclass)"))
+    assert ids(await hand.claim(want)) == free
+    await hand.conn.execute("select pg_stat_force_next_flush()")
+    assert int(store.one("select pg_stat_get_tuples_returned('jobs_ready'::regclass)")) - before < 20 * len(blocked)
+
+
 async def test_each_key_has_one_in_one_claim(store: Store, hand: Hand) -> None:
     store.put([job for n in range(20) for job in new(3, lock_key=f"k{n}")])
     rows = await hand.claim(50)

@@ -31,7 +31,7 @@ def trace_of(error: BaseException) -> str:
     """Its traceback, from the user's code on."""
     try:
         lines = traceback.format_exception(type(error), error, _user_part(error))
-    except BaseException:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001  as above: formatting asks the error for its text, its causes for theirs
         return ""
     return text.clean("".join(lines), TRACEBACK_LIMIT)
 

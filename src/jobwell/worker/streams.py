@@ -29,7 +29,7 @@ class Rotation:
 
     def __init__(self, gates: Sequence[int], *, strict: bool = False) -> None:
         self._strict = strict
-        self.gate = random.choice(gates) if gates else FIRST_GATE  # noqa: S311
+        self.gate = random.choice(gates) if gates else FIRST_GATE  # noqa: S311  so that workers do not begin alike
         self.tenant = ""
         self._count = 0
         self._top = 0

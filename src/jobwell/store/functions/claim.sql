@@ -1,4 +1,4 @@
--- version: 6
+-- version: 7
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -29,6 +29,7 @@ declare
   after_tenant text;
   from_gate bigint;
   from_tenant text;
+  width integer;  -- lanes that are looked at together
   last_lane text[];
   whole boolean;
   spin integer := floor(random() * 1000);
@@ -80,6 +81,7 @@ begin
     after_tenant := p_after_tenant;
     from_gate := after_gate;
     from_tenant := after_tenant;
+    width := left_over;
     loop
       -- From the middle on each lane gives one, and then all share what is left: nobody has more for standing at the end.
       -- What cannot be shared evenly goes to lanes by lot.
@@ -97,13 +99,13 @@ begin
              where j.state = 'ready' and j.queue = h.queue and j.rank = at_rank
                and (j.gate, j.tenant) > (h.gate, case when h.open then h.tenant else U&'\+10FFFF' end)
              order by j.gate, j.tenant limit 1) f
-           where h.found <= left_over) n),
+           where h.found <= width) n),
       lane as materialized (
         select n.*, case when not whole or n.total > left_over then 1
                          else left_over / n.total + ((n.number + spin) % n.total < left_over % n.total)::integer end as share from (
         select h.queue, h.gate, h.tenant, h.since, h.after_id, count(*) over () as total, row_number() over () as number from (
           select queue, gate, tenant, '-infinity'::timestamptz as since, '00000000-0000-0000-0000-000000000000'::uuid as after_id from (
-            select * from hop where open order by number limit left_over + 1) found
+            select * from hop where open order by number limit width + 1) found
           union all
           select k.queue, k.gate, k.tenant, least(k.at, k.young),
                  case when k.at <= k.young then k.id else '00000000-0000-0000-0000-000000000000'::uuid end
@@ -173,10 +175,11 @@ begin
       left_over := left_over - got;
       left_bytes := left_bytes - coalesce(picked_bytes, 0);
       exit when left_over <= 0 or left_bytes <= 0;
-      if got = 0 and last_lane[3]::integer > left_over then
+      if got = 0 and last_lane[3]::integer > width then
         -- Whose keys are held has nothing to give: on behind these lanes; of several queues behind the one that came least far.
         from_gate := last_lane[1]::bigint;
         from_tenant := last_lane[2];
+        width := least(width * 4, 1000);  -- it may be a long way
         continue;
       end if;
       -- Started behind the last claim's end and came to the far end: once more from the beginning.
@@ -188,6 +191,7 @@ begin
       end if;
       from_gate := after_gate;
       from_tenant := after_tenant;
+      width := left_over;
     end loop;
     exit when left_over <= 0 or left_bytes <= 0;
   end loop;

@@ -1,4 +1,4 @@
--- version: 3
+-- version: 4
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -28,6 +28,8 @@ declare
   -- Where this round begins: there, or behind lanes that had nothing to give.
   from_gate bigint;
   from_tenant text;
+  width integer;
+  wide boolean;
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
   my_host text := (select w.host from jobwell.workers w where w.id = p_worker);
@@ -113,9 +115,11 @@ begin
     after_tenant := p_after_tenant;
     from_gate := after_gate;
     from_tenant := after_tenant;
+    width := left_over;
     loop
       closing := false;
       any_gate_closed := false;
+      wide := p_lanes is not null or width > left_over;  -- named ones, or behind many that had nothing: all of them
       round_got := 0;
       round_left := left_over;
       with recursive hop as (
@@ -135,11 +139,11 @@ begin
              where j.state = 'ready' and j.queue = h.queue and j.rank = at_rank
                and (j.gate, j.tenant) > (h.gate, case when h.gate_open then h.tenant else U&'\+10FFFF' end)
              order by j.gate, j.tenant limit 1) f
-           where h.found <= left_over) n),
+           where h.found <= width) n),
       lane as materialized (
         select row_number() over () as number, x.* from (
           select queue, gate, tenant, '-infinity'::timestamptz as since, '00000000-0000-0000-0000-000000000000'::uuid as after_id from (
-            select * from hop where open order by number limit least(left_over + 1, case when parts then 100 else 2147483647 end)) found
+            select * from hop where open order by number limit least(width + 1, case when parts then 100 else 2147483647 end)) found
           union all
           select k.queue, k.gate, k.tenant, least(k.at, k.young),
                  case when k.at <= k.young then k.id else '00000000-0000-0000-0000-000000000000'::uuid end
@@ -160,8 +164,8 @@ begin
       part as materialized (
         select c.number, c.queue, c.gate, c.tenant, c.since, c.after_id, c.total, least(c.weight, left_over - c.place) as weight,
                least(c.weight, left_over - c.place) / c.weight as part
-          from (select c.*, case when p_lanes is null then c.before else least(c.before, left_over - 1) end as place from chosen c) c
-         where c.before < left_over or p_lanes is not null),
+          from (select c.*, case when wide then least(c.before, left_over - 1) else c.before end as place from chosen c) c
+         where c.before < left_over or wide),
       limited as materialized (
         select p.number, r.kind || ':' || r.name
                  || case r.per when 'host' then '@' || my_host when 'process' then '@' || p_worker when 'tenant' then '|' || p.tenant else '' end as subject,
@@ -259,10 +263,10 @@ begin
             select n, case when v_room < g.weight and not in_turn then -ln(1 - random()) / l_weight[n] else n end as place from unnest(numbers) n),
           few as materialized (
             select l_queue[n] as queue, l_gate[n] as gate, l_tenant[n] as tenant, l_since[n] as since, l_after[n] as after_id, p.place,
-                   p.upto - l_weight[n] as before, least(p.upto, v_room) as upto, least(g.weight, v_room) as weigh
+                   p.upto - l_weight[n] as before, least(p.upto, v_room) as upto, least(g.weight, v_room) as weigh, p.upto - l_weight[n] >= v_room as beyond
               from (select n, place, sum(l_weight[n]) over (order by place) as upto from placed) p
-             where p.upto - l_weight[n] < v_room),
-          lane as materialized (select f.*, (ceil(v_room * f.upto / f.weigh) - ceil(v_room * f.before / f.weigh))::integer as most, k.ordered, k.key_rates
+             where p.upto - l_weight[n] < v_room or wide),
+          lane as materialized (select f.*, case when f.beyond then 1 else greatest(ceil(v_room * f.upto / f.weigh) - ceil(v_room * f.before / f.weigh), wide::integer) end::integer as most, k.ordered, k.key_rates
                                   from few f left join jobwell.gates k on k.gate = f.gate),
           pick as materialized (
             select x.id, x.bytes from (select * from lane order by place) l cross join lateral (
@@ -385,12 +389,14 @@ begin
         left_bytes := 0;
         exit;
       end if;
-      if round_got = 0 and not any_gate_closed and p_lanes is null and cardinality(l_queue) > 0 and (closing or lane_count > cardinality(l_queue)) then
+      if round_got = 0 and not any_gate_closed and p_lanes is null and cardinality(l_queue) > 0
+         and (closing or lane_count > least(cardinality(l_queue), width, case when parts then 99 else width end)) then
         -- These lanes have nothing to give: their keys are held, their tenants have their quota. On behind them; of several
         -- queues behind the one that came least far.
         select x.gate, x.tenant into from_gate, from_tenant from (
           select distinct on (q) g as gate, t as tenant from unnest(l_queue, l_gate, l_tenant) y(q, g, t) order by q, g desc, t desc) x
          order by x.gate, x.tenant limit 1;
+        width := least(width * 4, 1000);
         continue;
       end if;
       if closing or round_got > 0 and lanes_weigh > 0 and p_lanes is null and lane_count > cardinality(l_queue) then
@@ -404,6 +410,7 @@ begin
       end if;
       from_gate := after_gate;
       from_tenant := after_tenant;
+      width := left_over;
     end loop;
     exit when left_over <= 0 or left_bytes <= 0;
   end loop;

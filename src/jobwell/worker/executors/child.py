@@ -325,7 +325,7 @@ def main(pipe: "Connection[Any, Any]", target: str, folder: str, level: int, ove
         sys.path.insert(0, folder)
     try:
         child = Child(pipe, target, overrides)
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001  importing the app may raise anything; the parent is told, and this process ends
         with contextlib.suppress(OSError):
             pipe.send_bytes(orjson.dumps({"failed": f"{type(error).__name__}: {error}"}))
         os._exit(FATAL)

@@ -231,6 +231,6 @@ def relay(fields: dict[str, Any]) -> None:
         logger = logging.getLogger(record.name)
         if logger.isEnabledFor(record.levelno):
             logger.handle(record)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  handlers and filters are the user's, and raise what they like
         with contextlib.suppress(Exception):
             log.warning("a log line of a child process is lost, as logging it here raised %s: %s", type(error).__name__, error)

@@ -14,7 +14,7 @@ from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.streams import Rotation
 from tests.store.conftest import Hands
-from tests.store.helpers import DONE, FAILED, FAILURE, GATE, Hand, Store, ids
+from tests.store.helpers import DONE, FAILED, FAILURE, GATE, Hand, Store, ids, new
 from tests.store.limited import declare, finish, gate, patient, row, together, turn
 from tests.store.test_lanes import lane
 
@@ -311,6 +311,33 @@ async def test_named_lanes_are_limited_too(store: Store, hand: Hand) -> None:
     lanes = [lane("a"), lane("b")]
     assert Counter(each.tenant for each in await hand.claim(20, lanes=lanes)) == {"a": 1, "b": 3}
     assert await hand.claim(20, lanes=lanes) == []
+
+
+async def test_many_tenants_at_their_quota_cost_little_and_hold_up_nobody(store: Store, hand: Hand) -> None:
+    """Neither those behind them, whose turn comes with the next claims, nor lower ranks."""
+    declare(store, row("tenant", "*", rate="1/h"))
+    store.put([job for n in range(1000) for job in new(2, tenant=f"t{n:04}")])
+    rotation, first, claims = Rotation([GATE]), 0, 0
+    while first < 1000:  # each has its one; now and then a claim finds nothing and leaves the place where the next goes on
+        first += len(await turn(hand, rotation, 100))
+        claims += 1
+        assert claims < 40
+    assert not await turn(hand, rotation, 100)
+    low = store.put_new(1, rank=150)  # of no tenant
+    assert ids(await turn(hand, rotation, 10)) == low
+    late, claims = store.put_new(1, tenant="z"), 0
+    while not (rows := await turn(hand, rotation, 10)):
+        claims += 1
+        assert claims < 12
+    assert ids(rows) == late
+
+
+async def test_a_full_limit_of_a_queues_tenant_closes_no_other_queue(store: Store, hand: Hand) -> None:
+    declare(store, row("queue", "one", 1, per="tenant"))
+    store.put_new(5, tenant="a", queue="one")
+    store.put_new(5, tenant="a", queue="two")
+    assert len(await hand.claim(1, queues=["one"])) == 1
+    assert [len(await hand.claim(1, queues=["one", "two"])) for _ in range(6)] == [1, 1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("want", [1, 3, 20])

@@ -1,4 +1,4 @@
--- version: 7
+-- version: 8
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -27,10 +27,8 @@ declare
   at_rank integer := p_from_rank - 1;
   after_gate bigint;
   after_tenant text;
-  from_gate bigint;
-  from_tenant text;
   width integer;  -- lanes that are looked at together
-  last_lane text[];
+  lanes_found integer;
   whole boolean;
   spin integer := floor(random() * 1000);
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
@@ -79,18 +77,16 @@ begin
     exit when at_rank is null;
     after_gate := p_after_gate;
     after_tenant := p_after_tenant;
-    from_gate := after_gate;
-    from_tenant := after_tenant;
     width := left_over;
     loop
       -- From the middle on each lane gives one, and then all share what is left: nobody has more for standing at the end.
       -- What cannot be shared evenly goes to lanes by lot.
-      whole := p_lanes is not null or from_gate = -9223372036854775808 and from_tenant = '';
+      whole := p_lanes is not null or after_gate = -9223372036854775808 and after_tenant = '';
       with recursive hop as (
         select n.queue, n.gate, n.tenant, n.open, n.open::integer as number, count(*) filter (where n.open) over () as found from (
           select q.queue, f.gate, f.tenant, f.gate = any (p_gates) as open from unnest(p_queues) q(queue) cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
-             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (from_gate, from_tenant)
+             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
              order by j.gate, j.tenant limit 1) f) n
         union all
         select n.queue, n.gate, n.tenant, n.open, n.number + n.open::integer, n.found + count(*) filter (where n.open) over () from (
@@ -141,11 +137,8 @@ begin
           limit l.share) x
         limit left_over)
       select array_agg(f.id), sum(f.bytes), max(f.total),
-             case when locks and p_lanes is null then (
-               select array[x.gate::text, x.tenant, x.total::text] from (
-                 select distinct on (l.queue) l.gate, l.tenant, l.total from lane l order by l.queue, l.gate desc, l.tenant desc) x
-                order by x.gate, x.tenant limit 1) end
-        into picked, picked_bytes, lane_count, last_lane from (
+             case when locks and p_lanes is null then (select count(*) from lane) else 0 end
+        into picked, picked_bytes, lane_count, lanes_found from (
         select p.id, p.bytes, p.total, sum(p.bytes) over (rows unbounded preceding) - p.bytes as before from pick p) f
        where f.before < left_bytes;
       if locks then
@@ -175,11 +168,8 @@ begin
       left_over := left_over - got;
       left_bytes := left_bytes - coalesce(picked_bytes, 0);
       exit when left_over <= 0 or left_bytes <= 0;
-      if got = 0 and last_lane[3]::integer > width then
-        -- Whose keys are held has nothing to give: on behind these lanes; of several queues behind the one that came least far.
-        from_gate := last_lane[1]::bigint;
-        from_tenant := last_lane[2];
-        width := least(width * 4, 1000);  -- it may be a long way
+      if got = 0 and lanes_found > width then
+        width := width * 4;  -- whose keys are held has nothing to give, and there are lanes behind those
         continue;
       end if;
       -- Started behind the last claim's end and came to the far end: once more from the beginning.
@@ -189,8 +179,6 @@ begin
       else
         exit when got = 0;
       end if;
-      from_gate := after_gate;
-      from_tenant := after_tenant;
       width := left_over;
     end loop;
     exit when left_over <= 0 or left_bytes <= 0;

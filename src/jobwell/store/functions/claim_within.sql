@@ -1,4 +1,4 @@
--- version: 4
+-- version: 5
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -25,10 +25,7 @@ declare
   at_rank integer := p_from_rank - 1;
   after_gate bigint;
   after_tenant text;
-  -- Where this round begins: there, or behind lanes that had nothing to give.
-  from_gate bigint;
-  from_tenant text;
-  width integer;
+  width integer;  -- lanes that are looked at together
   wide boolean;
   locks boolean := exists (select from jobwell.jobs where state = 'ready' and lock_key <> '' and queue = any (p_queues));
   read_before bigint := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass);
@@ -90,6 +87,7 @@ declare
   -- Where the walk ended; if a whole gate or queue was closed, where it was then.
   e_queue text; e_gate bigint; e_tenant text; e_lanes integer;
   e_closed boolean := false;
+  e_kept boolean := false;
   first_round boolean := true;
   in_turn boolean;
   had_room integer;
@@ -113,8 +111,6 @@ begin
     exit when at_rank is null;
     after_gate := p_after_gate;
     after_tenant := p_after_tenant;
-    from_gate := after_gate;
-    from_tenant := after_tenant;
     width := left_over;
     loop
       closing := false;
@@ -125,15 +121,15 @@ begin
       with recursive hop as (
         select n.queue, n.gate, n.tenant, n.gate_open, n.open, n.open::integer as number, count(*) filter (where n.open) over () as found from (
           select q.queue, f.gate, f.tenant, f.gate = any (open_gates) as gate_open,
-                 f.gate = any (open_gates) and f.tenant <> all (closed_tenants) and f.gate || '|' || f.tenant <> all (closed_lanes) as open
+                 f.gate = any (open_gates) and f.tenant <> all (closed_tenants) and q.queue || '|' || f.gate || '|' || f.tenant <> all (closed_lanes) as open
             from unnest(open_queues) q(queue) cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
-             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (from_gate, from_tenant)
+             where p_lanes is null and j.state = 'ready' and j.queue = q.queue and j.rank = at_rank and (j.gate, j.tenant) > (after_gate, after_tenant)
              order by j.gate, j.tenant limit 1) f) n
         union all
         select n.queue, n.gate, n.tenant, n.gate_open, n.open, n.number + n.open::integer, n.found + count(*) filter (where n.open) over () from (
           select h.queue, f.gate, f.tenant, f.gate = any (open_gates) as gate_open,
-                 f.gate = any (open_gates) and f.tenant <> all (closed_tenants) and f.gate || '|' || f.tenant <> all (closed_lanes) as open,
+                 f.gate = any (open_gates) and f.tenant <> all (closed_tenants) and h.queue || '|' || f.gate || '|' || f.tenant <> all (closed_lanes) as open,
                  h.number, h.found from hop h cross join lateral (
             select j.gate, j.tenant from jobwell.jobs j
              where j.state = 'ready' and j.queue = h.queue and j.rank = at_rank
@@ -143,7 +139,7 @@ begin
       lane as materialized (
         select row_number() over () as number, x.* from (
           select queue, gate, tenant, '-infinity'::timestamptz as since, '00000000-0000-0000-0000-000000000000'::uuid as after_id from (
-            select * from hop where open order by number limit least(width + 1, case when parts then 100 else 2147483647 end)) found
+            select * from hop where open order by number limit case when parts and not wide then least(width + 1, 100) else width + 1 end) found
           union all
           select k.queue, k.gate, k.tenant, least(k.at, k.young),
                  case when k.at <= k.young then k.id else '00000000-0000-0000-0000-000000000000'::uuid end
@@ -151,7 +147,7 @@ begin
                          (select jobwell.now()) - r.lag * interval '1 microsecond' as young
                     from json_to_recordset(p_lanes) r(queue text, rank smallint, gate bigint, tenant text, since bigint, id uuid, lag bigint)
                    where r.rank = at_rank and r.queue = any (open_queues) and r.gate = any (open_gates)
-                     and r.tenant <> all (closed_tenants) and r.gate || '|' || r.tenant <> all (closed_lanes)) k) x),
+                     and r.tenant <> all (closed_tenants) and r.queue || '|' || r.gate || '|' || r.tenant <> all (closed_lanes)) k) x),
       weighed as materialized (
         select l.*, floor(random() + coalesce((select f.weight from jobwell.limits_in_force f where tenants and f.kind = 'tenant' and f.name = l.tenant and f.per = 'fleet'),
                              (each_tenant ->> 'weight')::double precision, 1) / lightest) as weight
@@ -192,7 +188,7 @@ begin
         into l_queue, l_gate, l_tenant, l_since, l_after, l_weight, l_subjects, lane_count, lanes_weigh, last_part, subject_rules
         from part p left join (select f.number, jsonb_agg(f.subject order by f.subject) as subjects from limited f group by f.number) s on s.number = p.number;
 
-      if not e_closed and cardinality(l_queue) > 0 then
+      if not e_closed and not e_kept and cardinality(l_queue) > 0 then
         e_queue := l_queue[cardinality(l_queue)];
         e_gate := l_gate[cardinality(l_queue)];
         e_tenant := l_tenant[cardinality(l_queue)];
@@ -350,7 +346,7 @@ begin
             when s_rule[slot] ->> 'kind' = 'tenant' then
               closed_tenants := closed_tenants || l_tenant[numbers[1]];
             when s_rule[slot] ->> 'per' = 'tenant' then
-              closed_lanes := closed_lanes || array(select l_gate[n] || '|' || l_tenant[n] from unnest(numbers) n);
+              closed_lanes := closed_lanes || array(select l_queue[n] || '|' || l_gate[n] || '|' || l_tenant[n] from unnest(numbers) n);
             when s_rule[slot] ->> 'kind' = 'queue' then
               gates_closed := true;
               open_queues := array_remove(open_queues, s_rule[slot] ->> 'name');
@@ -360,7 +356,7 @@ begin
           end case;
         end loop;
         any_gate_closed := any_gate_closed or gates_closed;
-        if gates_closed and not e_closed then
+        if gates_closed and not e_closed and not e_kept then
           e_closed := true;
           if first_round and numbers[1] = 1 then
             e_queue := l_queue[1];
@@ -378,25 +374,20 @@ begin
       end loop;
       first_round := false;
       exit when left_over <= 0 or left_bytes <= 0;
-      if cardinality(s_name) >= 300 and round_got = 0 then
-        -- Enough looked at without anything to take: the next claim goes on from here, soon.
+      if round_got = 0 and p_lanes is null and cardinality(l_queue) > 0 and (cardinality(s_name) >= 300 or parts and width >= 256) then
+        -- Enough looked at (and locked) without anything to take: the next claim goes on from here, and this one at lower ranks.
         e_queue := l_queue[cardinality(l_queue)];
         e_gate := l_gate[cardinality(l_queue)];
         e_tenant := l_tenant[cardinality(l_queue)];
         e_lanes := 2;
         e_closed := false;
-        contended := true;
-        left_bytes := 0;
+        e_kept := true;
         exit;
       end if;
       if round_got = 0 and not any_gate_closed and p_lanes is null and cardinality(l_queue) > 0
-         and (closing or lane_count > least(cardinality(l_queue), width, case when parts then 99 else width end)) then
-        -- These lanes have nothing to give: their keys are held, their tenants have their quota. On behind them; of several
-        -- queues behind the one that came least far.
-        select x.gate, x.tenant into from_gate, from_tenant from (
-          select distinct on (q) g as gate, t as tenant from unnest(l_queue, l_gate, l_tenant) y(q, g, t) order by q, g desc, t desc) x
-         order by x.gate, x.tenant limit 1;
-        width := least(width * 4, 1000);
+         and (closing or lane_count > case when wide then width else least(cardinality(l_queue), left_over, 99) end) then
+        -- These lanes have nothing to give: their keys are held, their tenants have their quota. There are others behind them.
+        width := width * 4;
         continue;
       end if;
       if closing or round_got > 0 and lanes_weigh > 0 and p_lanes is null and lane_count > cardinality(l_queue) then
@@ -408,8 +399,6 @@ begin
       else
         exit when round_got = 0;
       end if;
-      from_gate := after_gate;
-      from_tenant := after_tenant;
       width := left_over;
     end loop;
     exit when left_over <= 0 or left_bytes <= 0;

@@ -3,12 +3,10 @@
 import contextlib
 import socket
 import threading
-from urllib.parse import quote
-
-from psycopg.conninfo import conninfo_to_dict
 
 from jobwell import App
 from jobwell.client.task import Task
+from tests.fronts import target_of, url_through
 
 
 class Line:
@@ -41,18 +39,13 @@ class Proxy:
     """
 
     def __init__(self, url: str) -> None:
-        given = conninfo_to_dict(url)
-        host, port = str(given.get("host") or "127.0.0.1"), int(given.get("port") or 5432)
-        self._target: tuple[str, int] | str = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)
+        self._target = target_of(url)
         self._silent = False
         self._lines: list[Line] = []
         self._listener: socket.socket | None = None
         self.port = 0
         self.open()
-        login = quote(str(given.get("user") or "postgres")) + (
-            f":{quote(str(given['password']))}" if given.get("password") else ""
-        )
-        self.url = f"postgresql://{login}@127.0.0.1:{self.port}/{quote(str(given['dbname']))}?sslmode=disable"
+        self.url = url_through(url, self.port, "disable")
 
     def open(self) -> None:
         """Take connections; the port stays the same."""

@@ -7,9 +7,8 @@ import ssl
 import struct
 import threading
 from pathlib import Path
-from urllib.parse import quote
 
-from psycopg.conninfo import conninfo_to_dict
+from tests.fronts import target_of, url_through
 
 WANTS_TLS, WANTS_GSS = 80877103, 80877104
 
@@ -22,20 +21,14 @@ class Front:
     """
 
     def __init__(self, url: str) -> None:
-        given = conninfo_to_dict(url)
-        host, port = str(given.get("host") or "127.0.0.1"), int(given.get("port") or 5432)
-        self._target: tuple[str, int] | str = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)
+        self._target = target_of(url)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(Path(__file__).with_name("server.pem"))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.served = 0
         self.broken: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
-        login = quote(str(given.get("user") or "postgres"))
-        if given.get("password"):
-            login += f":{quote(str(given['password']))}"
-        place = f"127.0.0.1:{self._listener.getsockname()[1]}/{quote(str(given['dbname']))}"
-        self.url = f"postgresql://{login}@{place}?sslmode=require"
+        self.url = url_through(url, self._listener.getsockname()[1], "require")
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):

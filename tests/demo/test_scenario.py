@@ -5,16 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import psutil
 import psycopg
 import pytest
 
-READY = find_spec("jobwell.services") is not None and find_spec("jobwell.cli.worker") is not None
 KEYS = ["employees", "updated", "mailed", "quarantined", "repeated", "duplicates", "lost", "seconds", "balanced"]
-
-pytestmark = pytest.mark.skipif(not READY, reason="there is no worker yet")
 
 
 def _schema(name: str) -> str:

@@ -267,7 +267,7 @@ def test_nothing_that_is_in_the_store_is_ever_refused(item: Task[..., None], app
 
 def test_a_task_that_meets_a_full_queue_tries_again_later() -> None:
     error = QueueFull("no", queue="bulk", length=3, limit=3)
-    assert classify(error) == "temporary"
+    assert classify(error).kind == "temporary"
     again = pickle.loads(pickle.dumps(error))
     assert (again.queue, again.length, again.limit, str(again)) == ("bulk", 3, 3, "no")
 

@@ -3,9 +3,11 @@
 This is the part of the table that the standard library needs; rules for other libraries are rows of the same form.
 """
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
 Kind = Literal["temporary", "logical", "throttled", "unknown"]
+Origin = Literal["code", "external", "limits", "validation"]
 
 TABLE: Final[dict[str, Kind]] = {
     # Named classes match themselves and their subclasses; the nearest in the MRO wins.
@@ -34,10 +36,30 @@ TABLE: Final[dict[str, Kind]] = {
 }
 
 
-def classify(error: BaseException) -> Kind:
-    """The kind of an error, by the nearest class in its ancestry that the table names; "unknown" where none is."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an error is.
+
+    Attributes:
+        kind: temporary, logical, throttled or unknown.
+        origin: own code, an external system, a limit that was reached, or data that does not fit.
+        status: of HTTP or SMTP, where the error carries one.
+        asked: what the other side asked to wait, as it said it: the text of a `Retry-After` header, or seconds.
+        rule: the name in the table that decided; empty where none did.
+    """
+
+    kind: Kind
+    origin: Origin = "code"
+    status: int | None = None
+    asked: str | float | None = None
+    rule: str = ""
+
+
+def classify(error: BaseException) -> Verdict:
+    """What an error is, by the nearest class in its ancestry that the table names; "unknown" where none is."""
     for ancestor in type(error).__mro__:
-        kind = TABLE.get(f"{ancestor.__module__}.{ancestor.__qualname__}")
+        name = f"{ancestor.__module__}.{ancestor.__qualname__}"
+        kind = TABLE.get(name)
         if kind:
-            return kind
-    return "unknown"
+            return Verdict(kind, rule=name)
+    return Verdict("unknown")

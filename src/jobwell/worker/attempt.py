@@ -283,7 +283,7 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return Released("shutdown")
     if attempt.stopped == "cancelled":
         asked = isinstance(error, asyncio.CancelledError)
-        return Cancelled(None if asked else failure_of(error, classify(error)))
+        return Cancelled(None if asked else failure_of(error, classify(error).kind))
     if isinstance(error, Reject):
         message = text.clean(said(error.message), MESSAGE_LIMIT)
         failure = Failure("Reject", message, trace_of(error), "", "logical")
@@ -292,7 +292,7 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return _snoozed(attempt, error, now)
     if isinstance(error, Retry):
         return _again(attempt, failure_of(error, "temporary"), error, now)
-    kind = classify(error)
+    kind = classify(error).kind
     failure = failure_of(error, kind)
     if kind == "logical":
         return Failed(Reason.REJECTED, failure)

@@ -1,6 +1,5 @@
 """`jobwell jobs …`."""
 
-from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,41 +11,12 @@ from jobwell.cli import job_actions
 from jobwell.cli.enqueue import enqueue
 from jobwell.cli.output import age, console, csv_out, facts, json_out, output_option, rows_option, say, store_options, table
 from jobwell.cli.quarantine import REASONS
+from jobwell.cli.when import MOMENT
 from jobwell.cli.why import why
 
 FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
 STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
 COLUMNS = ("id", "state", "task", "queue", "priority", "tenant", "attempt", "enqueued_at", "note")
-
-
-class Moment(click.ParamType[datetime | timedelta]):
-    """A moment: a duration back from now, or an ISO date and time."""
-
-    name = "when"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | timedelta:
-        """Read it; a time without a zone is UTC, as the lists show it."""
-        from datetime import UTC
-
-        from jobwell.core.duration import seconds
-        from jobwell.core.errors import DeclarationError
-
-        if isinstance(value, datetime | timedelta):
-            return value
-        try:
-            if str(value)[:4].isdigit() and "-" in value:
-                found = datetime.fromisoformat(value)
-                return found if found.tzinfo else found.replace(tzinfo=UTC)
-            return timedelta(seconds=seconds(value))
-        except DeclarationError as error:
-            if "between" in error.message:  # it is a duration, and too long a one
-                self.fail(f"{value!r} is too long; at most 100 years", param, ctx)
-            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
-        except ValueError:
-            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
-
-
-MOMENT = Moment()
 
 
 @click.group()

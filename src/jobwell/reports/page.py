@@ -10,7 +10,8 @@ from jobwell.core.text import visible
 from jobwell.reports.plain import Jobs
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c2024; --soft: #60646c; --line: #e0e3e8; --back: #fff; --card: #f7f8fa; --bar: #d6409f; }
+:root { color-scheme: light dark; --ink: #1c2024; --soft: #60646c; --line: #e0e3e8; --back: #fff; --card: #f7f8fa;
+  --bar: #d6409f; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #edeef0;
     --soft: #a0a4ab; --line: #33373d; --back: #16181b; --card: #1e2125;
@@ -35,7 +36,7 @@ code { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; ove
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; color: var(--soft); font-weight: 600; white-space: nowrap; }
 th, td { padding: .4rem .75rem .4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td { overflow-wrap: anywhere; } td.message { min-width: 16rem; }
+td.message { min-width: 16rem; overflow-wrap: anywhere; }
 td.when { white-space: nowrap; font-variant-numeric: tabular-nums; }
 thead { display: table-header-group; } tr { break-inside: avoid; }
 @media print { body { padding: 0; max-width: none; font-size: 11px; } table { font-size: 9px; } .sentence { font-size: 15px; }

@@ -60,7 +60,8 @@ def came(found: Mapping[str, Any]) -> datetime:
     known = [row["started_at"] or row["ended_at"] for row in found["attempts"]]
     if not known or min(known) >= enqueued or id.version != 7:
         return enqueued
-    return min(datetime.fromtimestamp((id.int >> 80) / 1000, UTC), *known)  # the producer's clock may be ahead
+    first: datetime = min(known)
+    return min(datetime.fromtimestamp((id.int >> 80) / 1000, UTC), first)  # the producer's clock may be ahead
 
 
 def timeline(

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
+from jobwell.cli import report
 from jobwell.cli.acting import act, common_options
 from jobwell.cli.output import csv_out, json_out, output_option, rows_option, store_options, table
 
@@ -25,6 +26,9 @@ def _filters(command: Any) -> Any:
 @click.group()
 def quarantine() -> None:
     """Failed jobs that wait for a human. Needs only a URL."""
+
+
+quarantine.add_command(report.report)
 
 
 @quarantine.command("list")

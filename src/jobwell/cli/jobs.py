@@ -134,6 +134,8 @@ def show(job: str, output: str, database_url: str | None, schema: str | None) ->
     if output == "json":
         for name in ("args", "meta", "result"):
             found[name] = orjson.loads(found[name]) if found[name] is not None else None
+        for edit in found["edits"]:
+            edit["args"] = orjson.loads(edit["args"])
         json_out(found)
         return 0
     _print(found)
@@ -151,7 +153,7 @@ def _id(conn: Any, database: Any, typed: str) -> UUID:
 
 
 def _print(found: dict[str, Any]) -> None:
-    attempts, trace = found.pop("attempts"), found.pop("traceback")
+    attempts, trace, edits = found.pop("attempts"), found.pop("traceback"), found.pop("edits")
     started, ended = found["started_at"], found["ended_at"]
     took = age((ended - started).total_seconds()) if started and ended else ""
     counters = ("failures", "crashes", "losses", "postponements")
@@ -169,6 +171,14 @@ def _print(found: dict[str, Any]) -> None:
         console().print()
         columns = ("attempt", "outcome", "error_type", "message", "started_at", "ended_at", "next_at", "note")
         table("Attempts that did not simply succeed", attempts, columns, "")
+    if edits:
+        console().print()
+        table(
+            "Arguments before they were edited",
+            [row | {"args": _cut(row["args"])} for row in edits],
+            ("at", "by", "why", "args"),
+            "",
+        )
     if trace:
         say(f"\n{trace}")
 

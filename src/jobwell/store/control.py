@@ -179,9 +179,9 @@ def begin(
     """
     check_storable(by=actor, why=why)
     stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
-    args = _given(to, pace)
+    args, written = _given(to, pace), verb if pace is None else PACED
     rows = yield statements(
-        "control.begin", id=id or new_id(), actor=actor, verb=verb if pace is None else PACED, chosen=stored, total=total, why=why,
+        "control.begin", id=id or new_id(), actor=actor, verb=written, chosen=stored, total=total, why=why,
         args=orjson.dumps(args).decode() if args else None,
     )  # fmt: skip
     action: UUID = rows[0][0]

@@ -106,9 +106,7 @@ def _one(job: NewJob, meta: str | None) -> dict[str, Any]:
 
 def _fingerprint(task: str, end: Failed) -> str:
     what = end.failure
-    return fingerprint(
-        task, reason=end.reason, code=end.code, error_type=what.error_type, place=what.place, message=what.message
-    )
+    return fingerprint(task, reason=end.reason, code=end.code, error_type=what.error_type, place=what.place, message=what.message)
 
 
 def _lanes(request: ClaimRequest) -> str | None:

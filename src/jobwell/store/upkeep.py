@@ -80,6 +80,7 @@ class UpkeepVerbs:
         """A piece of what fell into the default partitions: how many finished jobs, and how many attempts."""
         finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
+        yield self._statements("upkeep.delete_old_edits", seconds=seconds, limit=PIECE)
         return int(finished[0][0]), int(attempts[0][0])
 
     def expire_results(self) -> Program[bool]:

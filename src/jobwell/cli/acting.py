@@ -67,8 +67,6 @@ def act(
     if bool(jobs) + filtered + everything != 1:
         raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
-    if args and not jobs:
-        raise click.UsageError("--args edits jobs that are named by id; nothing was done")
     if jobs and (pace or args):
         done = triage.retry(database, _ids(database, jobs), by=actor(by), why=why, pace=pace, args=args)
         return _report(done, words, output)

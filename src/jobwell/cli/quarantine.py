@@ -134,6 +134,8 @@ def retry(jobs: tuple[str, ...], edited: str | None, **given: Any) -> int:
     args = None if edited is None else parse(edited, "--args")
     if args is not None and (not isinstance(args, dict) or not args):
         raise click.UsageError('--args takes a JSON object with at least one argument: \'{"email": "ann@example.org"}\'')
+    if args and not jobs:
+        raise click.UsageError("--args edits jobs that are named by id; nothing was done")
     return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, args=args, **given)
 
 

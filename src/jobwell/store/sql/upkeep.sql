@@ -20,6 +20,9 @@ with gone as (
   returning 1)
 select count(*)::integer from gone;
 
+-- name: old_failed
+select q.id from jobwell.quarantine q where q.failed_at < (select jobwell.now()) - make_interval(secs => :seconds) order by q.failed_at limit :limit;
+
 -- name: delete_old_edits
 -- Arguments as they were before somebody edited them, of jobs that are nowhere any more.
 delete from jobwell.quarantine_edits where id = any (array(

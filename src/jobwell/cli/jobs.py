@@ -125,6 +125,8 @@ def show(job: str, output: str, database_url: str | None, schema: str | None) ->
     if output == "json":
         for name in ("args", "meta", "result"):
             found[name] = orjson.loads(found[name]) if found[name] is not None else None
+        for edit in found["edits"]:
+            edit["args"] = orjson.loads(edit["args"])
         json_out(found | {"timeline": [event.as_json() for event in events]})
         return 0
     _print(found, events)
@@ -142,7 +144,7 @@ def _id(conn: Any, database: Any, typed: str) -> UUID:
 
 
 def _print(found: dict[str, Any], events: list[Event]) -> None:
-    trace = found.pop("traceback")
+    trace, edits = found.pop("traceback"), found.pop("edits")
     started, ended = found["started_at"], found["ended_at"]
     took = age((ended - started).total_seconds()) if started and ended else ""
     counters = ("failures", "crashes", "losses", "postponements")
@@ -157,6 +159,14 @@ def _print(found: dict[str, Any], events: list[Event]) -> None:
     ]  # fmt: skip
     facts((name, value) for name, value in shown if value not in (None, ""))
     _print_timeline(events)
+    if edits:
+        console().print()
+        table(
+            "Arguments before they were edited",
+            [row | {"args": _cut(row["args"])} for row in edits],
+            ("at", "by", "why", "args"),
+            "",
+        )
     if trace:
         say(f"\n{trace}")
 

@@ -30,6 +30,9 @@ ATTEMPT_COLUMNS = (
 )  # fmt: skip
 
 
+EDIT_COLUMNS = ("at", "by", "why", "args")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Filter:
     """Which jobs; None means all.
@@ -111,6 +114,7 @@ def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
         found["args"] = payload[0][0] if payload else None
     attempts = yield statements("reads.attempts", id=job, limit=100)
     found["attempts"] = _named(ATTEMPT_COLUMNS, attempts)
+    found["edits"] = _named(EDIT_COLUMNS, (yield statements("quarantine.edits", id=job)))
     del found["place"]
     return found
 

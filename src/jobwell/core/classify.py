@@ -161,7 +161,8 @@ def _by_code(error: BaseException, row: Row) -> Row | None:
         return SQLITE.get((read.whole(read.get(error, "sqlite_errorcode")) or 0) & 0xFF)
     if row.by == "sqlstate":
         state = read.words(read.get(error, "sqlstate")) or ""
-        return SQLSTATES.get(state) or SQLSTATES.get(state[:2])
+        # What a trigger raises, say, is an error of the driver's class for wrong statements; its code knows better.
+        return SQLSTATES.get(state) or SQLSTATES.get(state[:2]) or (Row("unknown") if state else None)
     return None
 
 

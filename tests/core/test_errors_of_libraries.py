@@ -11,6 +11,7 @@ import ssl
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -99,6 +100,7 @@ def saying(words: bytes) -> Iterator[int]:
         def serve() -> None:
             made.settimeout(5)
             taken, _ = made.accept()
+            made.close()  # a second try meets nobody
             with taken:
                 taken.settimeout(5)
                 if words[:4] == b"HTTP":
@@ -184,11 +186,13 @@ def test_nobody_answers(client: str) -> None:
     assert (classify(error).kind, classify(error).origin) == ("temporary", "external"), repr(error)
 
 
-@clients
-@pytest.mark.parametrize("words", [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", b"HTTP/1.1"])
+HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"  # aiohttp and urllib leave the body to their caller
+
+
+@pytest.mark.parametrize(
+    ("client", "words"), [*((client, b"HTTP/1.1") for client in CLIENTS), *((client, HALF) for client in list(CLIENTS)[:4])]
+)
 def test_it_hangs_up_in_the_middle(client: str, words: bytes) -> None:
-    if client in ("aiohttp", "urllib") and b"half" in words:
-        pytest.skip("here the body is read by the caller")
     with saying(words) as port:
         error = raised(lambda: CLIENTS[client](f"http://127.0.0.1:{port}/", 5))
     assert classify(error).kind == "temporary", repr(error)
@@ -224,8 +228,6 @@ def test_a_grpc_server_away_and_a_code_that_it_gives() -> None:
         context.set_trailing_metadata([("grpc-retry-pushback-ms", "1500")])
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "slower")
         return b""
-
-    from concurrent.futures import ThreadPoolExecutor
 
     assert classify(call(nobody())).kind == "temporary"
     with ThreadPoolExecutor(2) as threads:

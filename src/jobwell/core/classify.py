@@ -95,7 +95,7 @@ class _Look:
 
     def _of_table(self, error: BaseException, depth: int) -> Verdict:
         if issubclass(type(error), BaseExceptionGroup):
-            return _worst([self.judged(leaf, depth + 1) for leaf in read.leaves_of(error)])  # type: ignore[arg-type]
+            return _worst([self.judged(leaf, depth + 1) for leaf in read.leaves_of(error)])
         known = UNKNOWN
         for ancestor in read.ancestors(error):
             for name in _LAST.get(read.words(ancestor.__name__) or "", ()):

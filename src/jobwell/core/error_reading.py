@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -22,15 +23,16 @@ def get(thing: object, *names: str) -> Any:
     for name in names:
         if thing is None:
             return None
-        thing = quietly(lambda thing=thing, name=name: getattr(thing, name, None))  # type: ignore[misc]
+        thing = quietly(partial(getattr, thing, name, None))
     return thing
 
 
-def whole(value: object) -> int | None:
+def whole(value: Any) -> int | None:
     """A plain whole number, or None."""
     if type(value) is bool or not issubclass(type(value), int):
         return None
-    return int.__add__(value, 0)  # type: ignore[operator]  # of a subclass too, without asking it
+    plain: int = int.__add__(value, 0)  # of a subclass too, without asking it
+    return plain
 
 
 def words(value: object) -> str | None:
@@ -62,10 +64,14 @@ def retry_after(error: object) -> str | None:
         headers = get(error, *place)
         for name in ("Retry-After", "retry-after"):
             if headers is not None:
-                found = _header(quietly(lambda headers=headers, name=name: headers.get(name)))  # type: ignore[misc]
+                found = _header(quietly(partial(_entry, headers, name)))
                 if found:
                     return found
     return None
+
+
+def _entry(headers: Any, name: str) -> object:
+    return headers.get(name)
 
 
 def _header(value: object) -> str | None:
@@ -112,7 +118,7 @@ def replies_of(error: object) -> list[int]:
     return [code for code in codes or () if code is not None]
 
 
-def leaves_of(group: "BaseExceptionGroup[BaseException]", most: int = 1000) -> list[BaseException]:
+def leaves_of(group: BaseException, most: int = 1000) -> list[BaseException]:
     """The errors in a group and the groups in it; of an endless number the first ones."""
     found: list[BaseException] = []
     waiting: list[BaseException] = [group]
@@ -143,11 +149,16 @@ def chain_of(error: object) -> Iterator[BaseException]:
             continue
         seen.add(id(at))
         found = [get(at, name) for name in ("orig", "reason", "__cause__", "os_error", "__context__")]
-        found += quietly(lambda at=at: list(BaseException.args.__get__(at)[:2])) or []  # type: ignore[misc,attr-defined]
+        found += quietly(partial(_given, at)) or []
         for inner in found:
             if issubclass(type(inner), BaseException) and id(inner) not in seen:
                 yield inner
                 waiting.append(inner)
+
+
+def _given(error: Any) -> list[object]:
+    """The first things that an error was made with."""
+    return list(BaseException.__dict__["args"].__get__(error)[:2])
 
 
 def ancestors(error: BaseException) -> list[type]:

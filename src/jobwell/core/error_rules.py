@@ -55,11 +55,11 @@ def rules(errors: Mapping[Any, Any] | None, who: str) -> tuple[Rules, ...]:
     classes: dict[type, Kind] = {}
     names: dict[str, Kind] = {}
     for key, kind in errors.items():
-        if not isinstance(kind, str) or kind not in KINDS:
+        if kind not in KINDS:
             near = difflib.get_close_matches(str(kind), KINDS, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise DeclarationError(f"{who}errors[{key!r}]={kind!r} must be one of {', '.join(map(repr, KINDS))}{hint}")
-        known: Kind = kind  # type: ignore[assignment]
+        known: Kind = kind
         if isinstance(key, type) and issubclass(key, BaseException):
             _check_class(key, who)
             classes[key] = known

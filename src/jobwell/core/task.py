@@ -11,6 +11,9 @@ from typing import Any, Final, Literal
 
 from jobwell.core import retry as retry_rules
 from jobwell.core.duration import Duration, seconds
+from jobwell.core.error_rules import ErrorKey, Rules
+from jobwell.core.error_rules import rules as error_rules
+from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError
 from jobwell.core.ids import gate_of
 from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
@@ -71,6 +74,7 @@ class TaskSpec:
         coroutine: whether it is an async function.
         resources: what it uses; a limit or a hold on one of them is one on it.
         limits: on it.
+        errors: rules for what it raises: its own, then those of its app.
         memory: bytes that its child may hold; only in a process.
         aliases: names that it had before; jobs stored under them are its own.
         version: of its payload.
@@ -105,6 +109,7 @@ class TaskSpec:
     cost: int = 1
     resources: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
+    errors: tuple[Rules, ...] = ()
 
     @property
     def heavy(self) -> bool:
@@ -155,6 +160,7 @@ def declare(
     concurrency: int | None = None,
     rate: Rates | None = None,
     limits: Iterable[Limit] = (),
+    errors: Mapping[ErrorKey, Kind] | None = None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -186,7 +192,7 @@ def declare(
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
         resources=used, limits=_limits(name, concurrency, rate, limits, who),
-        cost=_cost(cost, chosen, who),
+        cost=_cost(cost, chosen, who), errors=error_rules(errors, who),
     )  # fmt: skip
 
 

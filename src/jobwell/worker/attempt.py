@@ -23,6 +23,7 @@ from jobwell.core.classify import classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
 from jobwell.core.envelope import version_of
+from jobwell.core.error_rules import Rules
 from jobwell.core.errors import JobwellError
 from jobwell.core.outcome import (
     RESULT_NOT_KEPT,
@@ -283,7 +284,7 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return Released("shutdown")
     if attempt.stopped == "cancelled":
         asked = isinstance(error, asyncio.CancelledError)
-        return Cancelled(None if asked else failure_of(error, classify(error).kind))
+        return Cancelled(None if asked else failure_of(error, classify(error, _rules(attempt)).kind))
     if isinstance(error, Reject):
         message = text.clean(said(error.message), MESSAGE_LIMIT)
         failure = Failure("Reject", message, trace_of(error), "", "logical")
@@ -292,11 +293,15 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return _snoozed(attempt, error, now)
     if isinstance(error, Retry):
         return _again(attempt, failure_of(error, "temporary"), error, now)
-    kind = classify(error).kind
+    kind = classify(error, _rules(attempt)).kind
     failure = failure_of(error, kind)
     if kind == "logical":
         return Failed(Reason.REJECTED, failure)
     return _again(attempt, failure, None, now)
+
+
+def _rules(attempt: Attempt) -> Sequence[Rules]:
+    return attempt.spec.errors if attempt.spec is not None else ()
 
 
 def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:

@@ -178,7 +178,7 @@ class Retries:
         errors: Mapping[type[BaseException] | str, RetryRule] | None = None,
     ) -> None:
         for code in status or ():
-            if isinstance(code, bool) or not isinstance(code, int) or not 100 <= code <= 599:  # noqa: PLR2004  as HTTP has them
+            if isinstance(code, bool) or not isinstance(code, int) or not 100 <= code <= 599:
                 raise DeclarationError(f"Retries: status={code!r} must be a whole number from 100 to 599")
         named = {_dotted(error): one for error, one in (errors or {}).items()}
         for where, one in (("rule", rule), *(status or {}).items(), *named.items()):

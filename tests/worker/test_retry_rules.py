@@ -22,7 +22,7 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes every error an answer of some server."""
 
     def make(**said: Any) -> None:
-        monkeypatch.setattr(attempt, "classify", lambda error: Verdict(**said))
+        monkeypatch.setattr(attempt, "classify", lambda error, *rules: Verdict(**said))
 
     return make
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import nextafter
 from typing import Final, Literal, get_args
 
 from jobwell.core.classify import Verdict
@@ -289,8 +290,9 @@ def next_attempt(
         window = max(rule.delay(failures, lambda: 1.0), floor * 0.1)
         window = min(window, 60.0)
         if remaining is not None and floor < remaining:  # what fits is not lost to the spread
-            window = min(window, remaining - floor)
-        delay = floor + window * uniform()
+            delay = min(floor + min(window, remaining - floor) * uniform(), nextafter(remaining, 0.0))  # a sum may be rounded up
+        else:
+            delay = floor + window * uniform()
     if remaining is not None and delay >= remaining:
         return "deadline"
     return Plan(delay, note)

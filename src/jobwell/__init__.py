@@ -30,7 +30,7 @@ from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Reject, Retry, Snooze
 from jobwell.core.pools import Pool
 from jobwell.core.queues import Pressure, Queue
-from jobwell.core.retry import Backoff, Delays, Fixed
+from jobwell.core.retry import Backoff, Delays, Fixed, Retries
 from jobwell.core.task import Lock
 
 __version__ = "0.1.0"
@@ -64,6 +64,7 @@ __all__ = [
     "ResultExpired",
     "ResultMismatch",
     "ResultUnavailable",
+    "Retries",
     "Retry",
     "SchemaMismatch",
     "SettingsError",

@@ -25,7 +25,7 @@ from jobwell.core.job import NewJob
 from jobwell.core.limiting import Limiting
 from jobwell.core.limits import Limit, Rates
 from jobwell.core.queues import Queue, bounded
-from jobwell.core.retry import RetryRule
+from jobwell.core.retry import Retries, RetryRule
 from jobwell.core.size import Size
 from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
 from jobwell.settings import Settings
@@ -78,7 +78,7 @@ class Tasks:
         priority: int = 0,
         timeout: Duration = "5m",
         deadline: Duration = "24h",
-        retry: RetryRule | None = None,
+        retry: RetryRule | Retries | None = None,
         owner: str | None = None,
         tenant: str | None = None,
         lock: Lock | None = None,

@@ -11,8 +11,8 @@ NAMES = [
     "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed",
     "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
     "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResultError", "ResultExpired", "ResultMismatch",
-    "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable", "SyncContext",
-    "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",
+    "ResultUnavailable", "Retries", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable",
+    "SyncContext", "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",
 ]
 # fmt: on
 

@@ -17,7 +17,7 @@ from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError
 from jobwell.core.ids import gate_of
 from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
-from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
+from jobwell.core.retry import Backoff, Delays, Fixed, Retries, RetryRule
 from jobwell.core.signature import Signature
 from jobwell.core.size import Size, size
 
@@ -91,7 +91,7 @@ class TaskSpec:
     priority: int
     timeout: float
     deadline: float
-    retry: RetryRule
+    retry: RetryRule | Retries
     owner: str | None
     tenant: str | None
     lock: Lock | None
@@ -142,7 +142,7 @@ def declare(
     priority: int = 0,
     timeout: Duration = "5m",
     deadline: Duration = "24h",
-    retry: RetryRule | None = None,
+    retry: RetryRule | Retries | None = None,
     owner: str | None = None,
     tenant: str | None = None,
     lock: Lock | None = None,
@@ -175,8 +175,8 @@ def declare(
     who = f"task {name}: "
     signature = Signature(fn, name)
     _check_parameters(fn, signature, tenant, lock, who)
-    if not isinstance(retry, Backoff | Fixed | Delays | None):
-        raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
+    if not isinstance(retry, Backoff | Fixed | Delays | Retries | None):
+        raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…), Delays(…) or Retries(…)")
     rank_of(priority, who)
     chosen = _executor(fn, executor, who)
     if memory is not None and chosen != "process":

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from random import random
@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 from jobwell.client import correlation
 from jobwell.core import text
 from jobwell.core.catalog import Catalog
-from jobwell.core.classify import classify
+from jobwell.core.classify import Verdict, classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
 from jobwell.core.envelope import version_of
@@ -32,6 +32,7 @@ from jobwell.core.outcome import (
     Expiring,
     Failed,
     Failure,
+    Moment,
     Outcome,
     Reject,
     Released,
@@ -42,7 +43,7 @@ from jobwell.core.outcome import (
     Succeeded,
     after_seconds,
 )
-from jobwell.core.retry import next_attempt
+from jobwell.core.retry import Match, matching, next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
@@ -292,12 +293,20 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     if isinstance(error, Snooze):
         return _snoozed(attempt, error, now)
     if isinstance(error, Retry):
-        return _again(attempt, failure_of(error, "temporary"), error, now)
-    kind = classify(error, _rules(attempt)).kind
-    failure = failure_of(error, kind)
-    if kind == "logical":
+        # A subclass may have forgotten to call ours.
+        return _again(attempt, failure_of(error, "temporary"), getattr(error, "after", None), now)
+    return _failed(attempt, error, now)
+
+
+def _failed(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome:
+    """An error that is no order: classified, and tried again by the rule that fits it."""
+    spec, verdict = attempt.spec, classify(error, _rules(attempt))
+    assert spec is not None
+    failure = failure_of(error, verdict.kind)
+    match = matching(spec.retry, verdict, (f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__))
+    if verdict.kind == "logical" and not match.again:
         return Failed(Reason.REJECTED, failure)
-    return _again(attempt, failure, None, now)
+    return _again(attempt, failure, verdict.asked, now, match, header=True)
 
 
 def _rules(attempt: Attempt) -> Sequence[Rules]:
@@ -314,22 +323,39 @@ def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
     return _again(attempt, Failure("TimeLimit", message, kind="temporary"), None, now)
 
 
-def _again(attempt: Attempt, failure: Failure, wish: Retry | None, now: Callable[[], datetime]) -> Outcome:
+def _again(
+    attempt: Attempt,
+    failure: Failure,
+    after: Moment | None,
+    now: Callable[[], datetime],
+    match: Match | None = None,
+    *,
+    header: bool = False,
+) -> Outcome:
+    """Another attempt, or the end. A header that names no time to come (a clock may be off) leaves it to the rule."""
     spec, job = attempt.spec, attempt.job
     assert spec is not None
+    match = match or matching(spec.retry, Verdict("unknown" if failure.kind == "unknown" else "temporary"))
     asked, note = None, None
-    after = getattr(wish, "after", None)  # a subclass may have forgotten to call ours
     if after is not None:
         try:
             asked = after_seconds(after, now(), "after")
         except JobwellError as error:  # a wish that cannot be read must not cost the attempt its place
             note = text.clean(f"its wish could not be read: {error}", MESSAGE_LIMIT)
+        if header and asked == 0:
+            asked = None
+    remaining = _remaining(attempt)
     plan = next_attempt(
-        spec.retry, failures=job.failures + 1, kind=failure.kind, asked=asked, remaining=_remaining(attempt), uniform=random
+        match.rule, failures=job.failures + 1, kind=failure.kind, asked=asked, remaining=remaining, uniform=random, own=match.own
     )
     if plan == "exhausted":
         return Failed(Reason.EXHAUSTED, failure)
     if plan == "deadline":
+        if asked is not None:
+            told = text.clean(
+                f"{failure.message} (asked to wait {duration_text(asked)}, which is past its deadline)", MESSAGE_LIMIT
+            )
+            failure = replace(failure, message=told)
         return Failed(Reason.DEADLINE, failure)
     return Retrying(plan.delay, failure, plan.note or note)
 

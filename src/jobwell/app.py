@@ -17,6 +17,7 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError, SettingsError
+from jobwell.core.failed import FailedJob
 from jobwell.core.job import NewJob
 from jobwell.core.limiting import Limiting
 from jobwell.core.limits import Limit, Rates
@@ -92,6 +93,7 @@ class Tasks:
         concurrency: int | None = None,
         rate: Rates | None = None,
         limits: Iterable[Limit] = (),
+        on_failed: Task[[FailedJob], Any] | None = None,
         dedup: Any = None,
     ) -> Decorator: ...
     def task(self, fn: Any = None, /, *, dedup: Any = None, **options: Any) -> Any:
@@ -131,6 +133,8 @@ class Tasks:
             concurrency: jobs of it at once, in the whole fleet.
             rate: how often it may start: "10/s", or several windows: ("10/s", "1000/h").
             limits: more of them, or for each host, process or tenant: `Limit(concurrency=2, per="tenant")`.
+            on_failed: a task with one parameter, a `FailedJob`: enqueued in the same transaction in which a job of this one goes
+                to the quarantine, whatever way. A retry that fails again is told again.
             dedup: not available in this release; anything but None is refused.
 
         Raises:

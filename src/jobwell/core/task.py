@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from jobwell.core import retry as retry_rules
 from jobwell.core.duration import Duration, seconds
 from jobwell.core.errors import DeclarationError
+from jobwell.core.failed import follow_up_of
 from jobwell.core.ids import gate_of
 from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
 from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
@@ -77,6 +78,7 @@ class TaskSpec:
         on_lost: what becomes of a job whose worker vanished, or whose process died, in the middle of it.
         on_lease_lost: what becomes of an attempt whose worker cannot renew its lease.
         cost: slots that a job of it takes.
+        on_failed: the task that is enqueued when a job of it has failed for good.
         upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
     """
 
@@ -105,6 +107,7 @@ class TaskSpec:
     cost: int = 1
     resources: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
+    on_failed: "TaskSpec | None" = None
 
     @property
     def heavy(self) -> bool:
@@ -155,6 +158,7 @@ def declare(
     concurrency: int | None = None,
     rate: Rates | None = None,
     limits: Iterable[Limit] = (),
+    on_failed: Any = None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -186,7 +190,7 @@ def declare(
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
         resources=used, limits=_limits(name, concurrency, rate, limits, who),
-        cost=_cost(cost, chosen, who),
+        cost=_cost(cost, chosen, who), on_failed=follow_up_of(on_failed, who),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from jobwell.core.errors import (
     TransactionMisuse,
     WaitTimeout,
 )
+from jobwell.core.failed import FailedJob
 from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Reject, Retry, Snooze
@@ -44,6 +45,7 @@ __all__ = [
     "DeclarationError",
     "Delays",
     "EnqueueError",
+    "FailedJob",
     "Fixed",
     "InvalidArguments",
     "JobCancelled",

@@ -21,6 +21,7 @@ from jobwell.core.error_rules import ErrorKey
 from jobwell.core.error_rules import rules as error_rules
 from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError, SettingsError
+from jobwell.core.failed import FailedJob
 from jobwell.core.job import NewJob
 from jobwell.core.limiting import Limiting
 from jobwell.core.limits import Limit, Rates
@@ -97,6 +98,7 @@ class Tasks:
         rate: Rates | None = None,
         limits: Iterable[Limit] = (),
         errors: Mapping[ErrorKey, Kind] | None = None,
+        on_failed: Task[[FailedJob], Any] | None = None,
         dedup: Any = None,
     ) -> Decorator: ...
     def task(self, fn: Any = None, /, *, dedup: Any = None, **options: Any) -> Any:
@@ -138,6 +140,8 @@ class Tasks:
             limits: more of them, or for each host, process or tenant: `Limit(concurrency=2, per="tenant")`.
             errors: what its errors are, before the app's rules and the built-in table (docs/errors.md): "temporary", "throttled",
                 "logical" or "unknown", by class, dotted name or HTTP status: `{"shop.sms.Busy": "throttled", 409: "temporary"}`.
+            on_failed: a task with one parameter, a `FailedJob`: enqueued in the same transaction in which a job of this one goes
+                to the quarantine, whatever way. A retry that fails again is told again.
             dedup: not available in this release; anything but None is refused.
 
         Raises:

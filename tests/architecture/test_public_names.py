@@ -8,7 +8,7 @@ from tests.architecture.helpers import SRC
 
 # fmt: off
 NAMES = [
-    "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed",
+    "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "FailedJob", "Fixed",
     "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
     "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResultError", "ResultExpired", "ResultMismatch",
     "ResultUnavailable", "Retries", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable",

@@ -15,6 +15,7 @@ from jobwell.core.error_rules import ErrorKey, Rules
 from jobwell.core.error_rules import rules as error_rules
 from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError
+from jobwell.core.failed import follow_up_of
 from jobwell.core.ids import gate_of
 from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
 from jobwell.core.retry import Backoff, Delays, Fixed, Retries, RetryRule
@@ -81,6 +82,7 @@ class TaskSpec:
         on_lost: what becomes of a job whose worker vanished, or whose process died, in the middle of it.
         on_lease_lost: what becomes of an attempt whose worker cannot renew its lease.
         cost: slots that a job of it takes.
+        on_failed: the task that is enqueued when a job of it has failed for good.
         upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
     """
 
@@ -110,6 +112,7 @@ class TaskSpec:
     resources: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
     errors: tuple[Rules, ...] = ()
+    on_failed: "TaskSpec | None" = None
 
     @property
     def heavy(self) -> bool:
@@ -161,6 +164,7 @@ def declare(
     rate: Rates | None = None,
     limits: Iterable[Limit] = (),
     errors: Mapping[ErrorKey, Kind] | None = None,
+    on_failed: Any = None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -186,13 +190,12 @@ def declare(
         name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant, lock=lock,
         executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name, used), aliases=_former(name, aliases, who),
-        memory=None if memory is None else size(memory, f"{who}memory"),
-        version=version, upgrades=_upgrades(version, upgrades or {}, who),
+        memory=None if memory is None else size(memory, f"{who}memory"), cost=_cost(cost, chosen, who),
+        version=version, upgrades=_upgrades(version, upgrades or {}, who), on_failed=follow_up_of(on_failed, who),
         result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who), keep_result=keep_result,
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
-        resources=used, limits=_limits(name, concurrency, rate, limits, who),
-        cost=_cost(cost, chosen, who), errors=error_rules(errors, who),
+        resources=used, limits=_limits(name, concurrency, rate, limits, who), errors=error_rules(errors, who),
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def test_a5_neighbours_of_a_poison_job_finish_and_only_it_is_quarantined(app: Ap
 def test_what_ran_in_a_child_is_no_suspect_when_the_worker_is_killed(app: App, fleet: Fleet) -> None:
     shop = put(app, fleet)
     supervisor = fleet.start(slots=5)
-    shop.enqueue_many([tasks.shielded.job(1.5, "s"), tasks.nap.job(1.5, "n")])
+    shop.enqueue_many([tasks.shielded.job(4, "s"), tasks.nap.job(4, "n")])
     until(lambda: fleet.marks("start") == 2)
     (worker,) = fleet.children(supervisor)
     family = worker.children(recursive=True)

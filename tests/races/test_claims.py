@@ -148,7 +148,7 @@ async def test_two_operators_retry_the_same(store: Store, hands: Hands) -> None:
     rows = await one.claim(50)
     await one.end(FAILED, *[(row.id, one.claim_id) for row in rows])
     moved = await asyncio.gather(*[arun(each.conn, quarantine.retry(store.statements, Selection())) for each in (one, two)])
-    assert Counter(job for part in moved for job in part) == dict.fromkeys(ids(rows), 1)
+    assert Counter(job for part in moved for job in part.ids) == dict.fromkeys(ids(rows), 1)
     assert store.states() == {"ready": 50}
 
 

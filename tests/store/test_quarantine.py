@@ -15,7 +15,7 @@ from tests.store.helpers import DONE, FAILED, FAILURE, Hand, Store, new
 
 
 def retry(store: Store, **chosen: Any) -> list[Any]:
-    return run(store.conn, quarantine.retry(store.statements, Selection(**chosen)))
+    return run(store.conn, quarantine.retry(store.statements, Selection(**chosen))).ids
 
 
 def count(store: Store, **chosen: Any) -> int:

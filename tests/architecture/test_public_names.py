@@ -8,9 +8,9 @@ from tests.architecture.helpers import SRC
 
 # fmt: off
 NAMES = [
-    "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed",
+    "App", "Backoff", "BatchTooLarge", "Breaker", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "Fixed",
     "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
-    "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResultError", "ResultExpired", "ResultMismatch",
+    "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResourceUnavailable", "ResultError", "ResultExpired", "ResultMismatch",
     "ResultUnavailable", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable", "SyncContext",
     "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",
 ]

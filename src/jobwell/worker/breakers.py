@@ -47,17 +47,18 @@ class Breakers:
         if now - self._last < LEAST_PAUSE:
             return LEAST_PAUSE
         self._last = now
-        taken = self._calls.take()
+        taken = left = self._calls.take()
         try:
             async with self._link.use() as conn:
                 standings = await self._feed(conn, taken)
+                left = [(resource, tally.wish) for resource, tally in taken]  # what was counted is stored; wishes are not yet
                 if len(standings) < len(self._names):  # another release has taken them out
                     await arun(conn, breakers.declare(self._statements, self._guards))
                     standings = await self._feed(conn, [])
                 for at in standings:
                     await self._decide(conn, at, taken)
         except BaseException:
-            self._calls.give_back(taken)
+            self._calls.give_back(left)
             raise
         return self._rest(taken)
 

@@ -50,6 +50,11 @@ class Tally:
     asked_until: float | None = None
     said: str = ""
 
+    @property
+    def wish(self) -> "Tally":
+        """The same without what is counted."""
+        return Tally(self.term, asked_until=self.asked_until, said=self.said)
+
 
 @dataclass(slots=True)
 class Known:

@@ -27,12 +27,13 @@ from jobwell.core.errors import (
     TransactionMisuse,
     WaitTimeout,
 )
+from jobwell.core.failed import FailedJob
 from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Reject, Retry, Snooze
 from jobwell.core.pools import Pool
 from jobwell.core.queues import Pressure, Queue
-from jobwell.core.retry import Backoff, Delays, Fixed
+from jobwell.core.retry import Backoff, Delays, Fixed, Retries
 from jobwell.core.task import Lock
 
 __version__ = "0.1.0"
@@ -47,6 +48,7 @@ __all__ = [
     "DeclarationError",
     "Delays",
     "EnqueueError",
+    "FailedJob",
     "Fixed",
     "InvalidArguments",
     "JobCancelled",
@@ -68,6 +70,7 @@ __all__ = [
     "ResultExpired",
     "ResultMismatch",
     "ResultUnavailable",
+    "Retries",
     "Retry",
     "SchemaMismatch",
     "SettingsError",

@@ -6,6 +6,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
@@ -16,12 +17,16 @@ from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import Duration
+from jobwell.core.error_rules import ErrorKey
+from jobwell.core.error_rules import rules as error_rules
+from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError, SettingsError
+from jobwell.core.failed import FailedJob
 from jobwell.core.job import NewJob
 from jobwell.core.limiting import Limiting
 from jobwell.core.limits import Limit, Rates
 from jobwell.core.queues import Queue, bounded
-from jobwell.core.retry import RetryRule
+from jobwell.core.retry import Retries, RetryRule
 from jobwell.core.size import Size
 from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, check_queue, declare, declare_queues
 from jobwell.settings import Settings
@@ -74,7 +79,7 @@ class Tasks:
         priority: int = 0,
         timeout: Duration = "5m",
         deadline: Duration = "24h",
-        retry: RetryRule | None = None,
+        retry: RetryRule | Retries | None = None,
         owner: str | None = None,
         tenant: str | None = None,
         lock: Lock | None = None,
@@ -92,6 +97,8 @@ class Tasks:
         concurrency: int | None = None,
         rate: Rates | None = None,
         limits: Iterable[Limit] = (),
+        errors: Mapping[ErrorKey, Kind] | None = None,
+        on_failed: Task[[FailedJob], Any] | None = None,
         dedup: Any = None,
     ) -> Decorator: ...
     def task(self, fn: Any = None, /, *, dedup: Any = None, **options: Any) -> Any:
@@ -131,6 +138,10 @@ class Tasks:
             concurrency: jobs of it at once, in the whole fleet.
             rate: how often it may start: "10/s", or several windows: ("10/s", "1000/h").
             limits: more of them, or for each host, process or tenant: `Limit(concurrency=2, per="tenant")`.
+            errors: what its errors are, before the app's rules and the built-in table (docs/errors.md): "temporary", "throttled",
+                "logical" or "unknown", by class, dotted name or HTTP status: `{"shop.sms.Busy": "throttled", 409: "temporary"}`.
+            on_failed: a task with one parameter, a `FailedJob`: enqueued in the same transaction in which a job of this one goes
+                to the quarantine, whatever way. A retry that fails again is told again.
             dedup: not available in this release; anything but None is refused.
 
         Raises:
@@ -162,10 +173,12 @@ class App(Tasks, Limiting, Asking):
         discover: patterns of modules that declare tasks, such as "shop.*.tasks"; imported by `load`, which workers and the
             command line call.
         middleware: code around every attempt, outermost first: `async def timing(ctx, call): …; return await call()`.
+        errors: what errors of all its tasks are, by class, dotted name or HTTP status; a task's own `errors` go before them.
         settings: any other setting by name, such as `schema="jobs"`; `jobwell doctor` lists them.
 
     Raises:
         SettingsError: a setting is wrong; the message says where it came from.
+        DeclarationError: a queue or a rule for errors is declared wrongly.
     """
 
     def __init__(
@@ -175,6 +188,7 @@ class App(Tasks, Limiting, Asking):
         queues: str | Queue | Iterable[str | Queue] = (),
         discover: str | Iterable[str] = (),
         middleware: Iterable[Any] = (),
+        errors: Mapping[ErrorKey, Kind] | None = None,
         **settings: Any,
     ) -> None:
         Tasks.__init__(self)
@@ -188,6 +202,7 @@ class App(Tasks, Limiting, Asking):
         self._check_bounded()
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.middleware = tuple(middleware)
+        self._error_rules = error_rules(errors, "App: ")
         self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
         self.binding.client = lambda: self.client
         self.binding.payload_limit = lambda: self.settings.payload_limit
@@ -348,7 +363,7 @@ class App(Tasks, Limiting, Asking):
     def accept(self, spec: TaskSpec) -> None:
         """Take a task into the catalog; its queue must be declared."""
         check_queue(spec, self.queues)
-        super().accept(spec)
+        super().accept(replace(spec, errors=(*spec.errors, *self._error_rules)) if self._error_rules else spec)
 
 
 def _modules(pattern: str) -> list[str]:

@@ -19,7 +19,7 @@ DRAWS = st.floats(0, 1, exclude_max=True)
 RULES: st.SearchStrategy[RetryRule] = (
     st.builds(
         Backoff, st.floats(0, 1e6), factor=st.floats(1, 100), cap=st.floats(0, 1e9), attempts=st.integers(1, 1000),
-        jitter=st.sampled_from(["full", "none"]),
+        jitter=st.sampled_from(["full", "equal", "decorrelated", "none"]),
     )
     | st.builds(Fixed, st.floats(0, 1e9), attempts=st.integers(1, 1000), jitter=st.floats(0, 1))
     | st.builds(lambda many, jitter: Delays(*many, jitter=jitter), st.lists(st.floats(0, 1e9), min_size=1), st.floats(0, 1))

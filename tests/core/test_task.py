@@ -58,7 +58,7 @@ def test_the_executor_follows_the_kind_of_function() -> None:
         ({"priority": 1.0}, "priority=1.0"), ({"priority": True}, "priority=True"), ({"priority": "high"}, "priority='high'"),
         ({"timeout": 0}, "timeout=0 must be above zero"), ({"timeout": "soon"}, "timeout='soon' is not a duration"),
         ({"timeout": -1}, "timeout=-1"), ({"deadline": "never"}, "deadline='never' is not a duration"),
-        ({"retry": 5}, r"retry=5 must be Backoff\(…\), Fixed\(…\) or Delays\(…\)"), ({"retry": Backoff}, "retry="),
+        ({"retry": 5}, r"retry=5 must be Backoff\(…\), Fixed\(…\), Delays\(…\) or Retries\(…\)"), ({"retry": Backoff}, "retry="),
         ({"tenant": "departement"}, r"tenant='departement' is not a parameter of the function \(did you mean 'department'\?\)"),
         ({"tenant": 5}, "tenant=5 is not a parameter"),
         ({"lock": Lock("employee")}, r"lock='employee' is not a parameter of the function \(did you mean 'employee_id'\?\)"),

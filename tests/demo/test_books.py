@@ -43,7 +43,7 @@ def _do_all(place: World) -> Tally:
     return tally
 
 
-def _hold(place: World, employee: int, code: str = "address_refused", task: str = "hr.notify") -> None:
+def _hold(place: World, employee: int, code: str = "invalid_address", task: str = "hr.notify") -> None:
     place.conn.execute(
         f"insert into {place.settings.schema}.quarantine (id, enqueued_at, run_at, gate, rank, attempt, failures, crashes,"
         " losses, postponements, bytes, queue, task, tenant, lock_key, reason, code, fingerprint, args)"
@@ -103,7 +103,7 @@ def test_one_row_that_was_not_changed(place: World) -> None:
 
 @pytest.mark.parametrize(
     ("code", "task", "employee"),
-    [("exhausted", "hr.notify", 5), ("address_refused", "hr.notify", 5), ("rejected", "hr.apply_batch", 5)],
+    [("exhausted", "hr.notify", 5), ("invalid_address", "hr.notify", 5), ("rejected", "hr.apply_batch", 5)],
 )
 def test_somebody_too_many_in_the_quarantine(place: World, code: str, task: str, employee: int) -> None:
     tally = _do_all(place)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,11 +44,13 @@ def test_the_books_balance(database_url: str, extra: tuple[str, ...]) -> None:
 
 
 def test_without_a_terminal_it_prints_plain_lines_and_the_books(database_url: str) -> None:
-    process = _demo(database_url, "plain", "--people", "40", "--processes", "1")
+    process = _demo(database_url, "plain", "--people", "200", "--processes", "1")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
-    assert "updated 40/40" in out
+    assert "updated 200/200" in out
     assert "Balanced" in out
+    words = " ".join(out.split())
+    assert re.search(r"(\d) failed since .*: \1 invalid address(es)? \(code invalid_address\), in \d departments?", words)
     assert "\x1b" not in out
 
 

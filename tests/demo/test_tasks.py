@@ -109,7 +109,7 @@ def test_a_notice_is_sent_put_off_or_refused(
     with sink(tmp_path) as address:
         monkeypatch.setenv("JOBWELL_DEMO_SMTP", address)
         found = asyncio.run(outcomes())
-    assert found["bad"] == {"address_refused"}
+    assert found["bad"] == {"invalid_address"}
     assert "sent" in found["good"]
     assert found["good"] <= {"sent", "retry: True"}
 

@@ -211,3 +211,24 @@ async def test_holds_and_limits_that_are_over_go(bare: Desk, prune: Prune) -> No
     await prune.tick()
     assert bare.all("select name from holds") == ["b"]
     assert bare.all("select name, set_by from limits order by name") == [("b", None), ("c", "olga")]
+
+
+async def test_failed_jobs_wait_for_ever_unless_a_setting_says_how_long(app: App, desk: Desk, acts: Acts, prune: Prune) -> None:
+    async with working(app):
+        for _ in range(3):
+            await desk.end(acts.act.enqueue("logical"))
+    desk.conn.execute(
+        "update quarantine set failed_at = now() - interval '40 days' where id <> (select id from quarantine order by id limit 1)"
+    )
+    desk.conn.execute("delete from upkeep")  # the worker may have ended in the middle of its round
+    assert await prune.tick() == EVERY
+    assert desk.one("select count(*) from quarantine") == 3
+    link = Link(app.database, "test")
+    statements = app.database.statements
+    keeping = Prune(UpkeepVerbs(statements), WorkerVerbs(statements), link, 5 * DAY, failed=30 * DAY)
+    assert await keeping.tick() == EVERY
+    await link.close()
+    assert desk.one("select count(*) from quarantine") == 1
+    (note,) = set(desk.all("select note from finished where state = 'failed'"))
+    assert note.startswith("discarded by retention: nobody has decided for 30d (quarantine_keep)")
+    assert desk.one("select actor || ' ' || action || ' ' || target from audit") == "retention quarantine.discard 2 jobs"

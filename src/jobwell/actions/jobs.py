@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from jobwell.core.errors import Conflict, NotFound
+from jobwell.core.errors import Conflict, InvalidArguments, NotFound
 from jobwell.core.filters import Selection
 from jobwell.store import audit, control
 from jobwell.store.control import Verb
@@ -44,8 +44,8 @@ def preview(database: Database, verb: Verb, chosen: Selection) -> tuple[int, Sel
 
     Args:
         database: the store.
-        verb: "jobs.cancel", "jobs.retry" (the next attempt now), "jobs.priority" (another one, for what waits) or
-            "quarantine.retry".
+        verb: "jobs.cancel", "jobs.retry" (the next attempt now), "jobs.priority" (another one, for what waits),
+            "quarantine.retry" or "quarantine.discard".
         chosen: which.
     """
     with database.connect("actions") as conn, database.telling():
@@ -68,6 +68,7 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
     Returns:
         What was done, and for each job that it could not be done to, why not.
     """
+    _check_reason(verb, why)
     statements, wanted = database.statements, list(dict.fromkeys(ids))
     touched: set[UUID] = set()
     asked = 0
@@ -89,7 +90,7 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
                     detail: dict[str, Any] = {"ids": moved, "why": why} | ({} if to is None else {"to": to})
                     run(conn, audit.record(statements, actor=by, action=verb, target=target, detail=detail))
             touched.update(moved)
-        refused = {job: _refusal(verb, run(conn, control.state_of(statements, job))) for job in wanted if job not in touched}
+        refused = {job: refusal(verb, run(conn, control.state_of(statements, job))) for job in wanted if job not in touched}
     return Done(len(touched), asked, refused)
 
 
@@ -104,6 +105,7 @@ def many(
     told: Told = lambda _: None,
     id: UUID | None = None,
     to: int | None = None,
+    pace: float | None = None,
 ) -> Done:
     """Act on all jobs that a choice names.
 
@@ -117,6 +119,8 @@ def many(
         told: of the size of each piece.
         id: of the action (default: a new one). Who knows it can stop the action however far it has come.
         to: the priority that "jobs.priority" gives.
+        pace: how many jobs in a second "quarantine.retry" lets go. Each waits as scheduled for its turn, so nothing has to stay
+            alive for it.
 
     Returns:
         What was done; `finished` is False where another process has taken the action over.
@@ -124,8 +128,10 @@ def many(
     Raises:
         StoreUnavailable: the database went away. What is done is done, and a worker goes on with the rest when it is back.
     """
+    _check_reason(verb, why)
+    begin = control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id, to=to, pace=pace)
     with database.connect("actions") as conn, database.telling(), conn.transaction():
-        action = run(conn, control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id, to=to))
+        action = run(conn, begin)
     return resume(database, action, told=told)
 
 
@@ -182,13 +188,23 @@ def latest(database: Database, *, limit: int = 50) -> list[dict[str, Any]]:
     return database.run(control.actions(database.statements, limit=limit))
 
 
-def _refusal(verb: Verb, state: str | None) -> str:
+def _check_reason(verb: Verb, why: str | None) -> None:
+    if verb == "quarantine.discard" and not (why or "").strip():
+        raise InvalidArguments(
+            "why: say why these jobs are given up; whoever looks at them later will ask. Nothing was done", "why"
+        )
+
+
+def refusal(verb: Verb, state: str | None) -> str:
+    """Why an action could not be done to a job in this state (None: it is nowhere)."""
     if state is None:
         return "there is no such job: its retention is over, or its id is wrong"
     if verb == "jobs.cancel":
         return f"it is {state} already"
     if verb == "jobs.priority":
         return _no_priority(state)
+    if verb == "quarantine.discard":
+        return f"it is {state}, and not in the quarantine"
     if state in ("ready", "running"):
         return f"it is {state}: it needs no retry"
     if state == "scheduled":

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -46,14 +46,17 @@ def act(
     database_url: str | None,
     schema: str | None,
     to: int | None = None,
+    pace: float | None = None,
+    args: Mapping[str, Any] | None = None,
     **filters: Any,
 ) -> int:
     """Do one verb to the jobs named by id (or its beginning), or to all that the filters choose.
 
-    `words` name it, as in ("retry", "retried", "ready again"). `to` is a priority to give. The rest are the options of
-    `common_options`.
+    `words` name it, as in ("retry", "retried", "ready again"). `to` is a priority to give, `pace` how many jobs a second go
+    back, `args` are arguments to edit. The rest are the options of `common_options`.
     """
     from jobwell.actions import jobs as actions
+    from jobwell.actions import triage
     from jobwell.actions.actor import actor
     from jobwell.actions.queues import check_filters
     from jobwell.core.filters import Selection
@@ -64,10 +67,15 @@ def act(
     if bool(jobs) + filtered + everything != 1:
         raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    if jobs and (pace or args):
+        done = triage.retry(database, _ids(database, jobs), by=actor(by), why=why, pace=pace, args=args)
+        return _report(done, words, output)
     if jobs:
         done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why, to=to)
         return _report(done, words, output)
     check_filters(database, queue=filters.get("queue"), task=filters.get("task"))
+    if filters.get("fingerprint") is not None:
+        filters["fingerprint"] = triage.named(database, filters["fingerprint"])
     total, chosen = actions.preview(database, verb, Selection(**filters))
     if not total:
         return _report(actions.Done(0), words, output)
@@ -78,7 +86,9 @@ def act(
     action = new_id()
     try:
         with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
-            done = actions.many(database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action, to=to)
+            done = actions.many(
+                database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action, to=to, pace=pace
+            )
     except (KeyboardInterrupt, click.Abort):
         return stop(database, action, by=by)
     return _report(done, words, output)

@@ -1,6 +1,5 @@
 """`jobwell jobs …`."""
 
-from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,43 +9,32 @@ import orjson
 from jobwell import settings as setting
 from jobwell.cli import job_actions
 from jobwell.cli.enqueue import enqueue
-from jobwell.cli.output import age, console, csv_out, facts, json_out, output_option, rows_option, say, store_options, table
+from jobwell.cli.output import (
+    age,
+    brief,
+    console,
+    csv_out,
+    facts,
+    json_out,
+    output_option,
+    rows_option,
+    say,
+    store_options,
+    table,
+)
 from jobwell.cli.quarantine import REASONS
+from jobwell.cli.when import MOMENT
 from jobwell.cli.why import why
+from jobwell.core.text import visible
+from jobwell.core.timeline import Event
 
 FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
+EVENT_COLOURS = {
+    "succeeded": "green", "failed": "red", "quarantined": "red", "retrying": "yellow", "crashed": "red", "lost": "yellow",
+    "action": "cyan",
+}  # fmt: skip
 STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
 COLUMNS = ("id", "state", "task", "queue", "priority", "tenant", "attempt", "enqueued_at", "note")
-
-
-class Moment(click.ParamType[datetime | timedelta]):
-    """A moment: a duration back from now, or an ISO date and time."""
-
-    name = "when"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | timedelta:
-        """Read it; a time without a zone is UTC, as the lists show it."""
-        from datetime import UTC
-
-        from jobwell.core.duration import seconds
-        from jobwell.core.errors import DeclarationError
-
-        if isinstance(value, datetime | timedelta):
-            return value
-        try:
-            if str(value)[:4].isdigit() and "-" in value:
-                found = datetime.fromisoformat(value)
-                return found if found.tzinfo else found.replace(tzinfo=UTC)
-            return timedelta(seconds=seconds(value))
-        except DeclarationError as error:
-            if "between" in error.message:  # it is a duration, and too long a one
-                self.fail(f"{value!r} is too long; at most 100 years", param, ctx)
-            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
-        except ValueError:
-            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
-
-
-MOMENT = Moment()
 
 
 @click.group()
@@ -115,7 +103,9 @@ def list_jobs(output: str, database_url: str | None, schema: str | None, ids: tu
 @output_option
 @store_options
 def show(job: str, output: str, database_url: str | None, schema: str | None) -> int:
-    r"""Everything about one JOB: its arguments, its attempts, and why it failed. The beginning of its id is enough.
+    r"""Everything about one JOB: its arguments, what happened to it step by step, and why it failed.
+
+    The beginning of its id is enough.
 
     \b
     Examples:
@@ -131,12 +121,15 @@ def show(job: str, output: str, database_url: str | None, schema: str | None) ->
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
     with database.connect("jobs") as conn, database.telling():
         found = run(conn, reads.one(database.statements, _id(conn, database, job)))
+        events = run(conn, reads.timeline(database.statements, found))
     if output == "json":
         for name in ("args", "meta", "result"):
             found[name] = orjson.loads(found[name]) if found[name] is not None else None
-        json_out(found)
+        for edit in found["edits"]:
+            edit["args"] = orjson.loads(edit["args"])
+        json_out(found | {"timeline": [event.as_json() for event in events]})
         return 0
-    _print(found)
+    _print(found, events)
     return 0
 
 
@@ -150,8 +143,8 @@ def _id(conn: Any, database: Any, typed: str) -> UUID:
         return run(conn, reads.by_prefix(database.statements, typed))
 
 
-def _print(found: dict[str, Any]) -> None:
-    attempts, trace = found.pop("attempts"), found.pop("traceback")
+def _print(found: dict[str, Any], events: list[Event]) -> None:
+    trace, edits = found.pop("traceback"), found.pop("edits")
     started, ended = found["started_at"], found["ended_at"]
     took = age((ended - started).total_seconds()) if started and ended else ""
     counters = ("failures", "crashes", "losses", "postponements")
@@ -165,12 +158,36 @@ def _print(found: dict[str, Any]) -> None:
         ("result", _cut(found["result"])),
     ]  # fmt: skip
     facts((name, value) for name, value in shown if value not in (None, ""))
-    if attempts:
+    _print_timeline(events)
+    if edits:
         console().print()
-        columns = ("attempt", "outcome", "error_type", "message", "started_at", "ended_at", "next_at", "note")
-        table("Attempts that did not simply succeed", attempts, columns, "")
+        table(
+            "Arguments before they were edited",
+            [row | {"args": _cut(row["args"])} for row in edits],
+            ("at", "by", "why", "args"),
+            "",
+        )
     if trace:
         say(f"\n{trace}")
+
+
+def _print_timeline(events: list[Event]) -> None:
+    """With the times of this host, and how long it was until each event."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title="What happened", title_justify="left", header_style="bold", box=None, pad_edge=False)
+    made.add_column(f"time ({events[0].at.astimezone():%Z})", no_wrap=True)
+    made.add_column("after", justify="right", no_wrap=True)
+    made.add_column("", overflow="fold")
+    before = None
+    for event in events:
+        after = "" if before is None else brief(max(0.0, (event.at - before).total_seconds()))
+        when = f"{event.at.astimezone():%Y-%m-%d %H:%M:%S}"
+        made.add_row(when, after, Text(visible(event.text), EVENT_COLOURS.get(event.event, "")))
+        before = event.at
+    console().print()
+    console().print(made)
 
 
 def _cut(text: str | None) -> str | None:

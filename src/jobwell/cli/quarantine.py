@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
+from jobwell.cli import report, triage
 from jobwell.cli.acting import act, common_options
 from jobwell.cli.output import csv_out, json_out, output_option, rows_option, store_options, table
 
-REASONS = click.Choice(["rejected", "exhausted", "deadline", "crashed", "lost", "held", "unsupported", "invalid"])
+REASONS = triage.REASONS
 
 
 def _filters(command: Any) -> Any:
@@ -22,9 +23,32 @@ def _filters(command: Any) -> Any:
     return command
 
 
+class Pace(click.ParamType[float]):
+    """Jobs in a second, from 10/s, 30/m or 500/h."""
+
+    name = "n/s"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        if isinstance(value, float):
+            return value
+        count, _, unit = str(value).partition("/")
+        seconds = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}.get(unit)
+        if seconds is None or not count.isdecimal() or not 0 < int(count) <= 100_000:
+            self.fail(f"{value!r} is no pace; write 10/s, 30/m or 500/h", param, ctx)
+        return int(count) / seconds
+
+
+PACE = Pace()
+
+
 @click.group()
 def quarantine() -> None:
     """Failed jobs that wait for a human. Needs only a URL."""
+
+
+for command in (report.report, triage.groups, triage.set_group):
+    quarantine.add_command(command)
 
 
 @quarantine.command("list")
@@ -86,9 +110,11 @@ def show(ctx: click.Context, job: str, output: str, database_url: str | None, sc
 @quarantine.command()
 @click.argument("jobs", nargs=-1)
 @click.option("--reason", type=REASONS, help="Only those that failed for this reason.")
-@click.option("--fingerprint", metavar="TEXT", help="Only those that failed in the same place with the same error.")
+@click.option("--group", "--fingerprint", "fingerprint", metavar="GROUP", help="Only those of this group: `quarantine groups`.")
+@click.option("--pace", type=PACE, help="So many at a time: 10/s, 30/m, 500/h. Each waits as scheduled for its turn.")
+@click.option("--args", "edited", metavar="JSON", help="Arguments by name in place of the stored ones, which are kept.")
 @common_options
-def retry(jobs: tuple[str, ...], **given: Any) -> int:
+def retry(jobs: tuple[str, ...], edited: str | None, **given: Any) -> int:
     r"""Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.
 
     Name jobs by id (the beginning is enough), or choose by filters, or say --all; the exact number is shown and confirmed
@@ -98,7 +124,39 @@ def retry(jobs: tuple[str, ...], **given: Any) -> int:
     Examples:
       jobwell quarantine retry 019a4f 019a50
       jobwell quarantine retry --task shop.mail.invoice --reason exhausted --why "the server is back"
+      jobwell quarantine retry --group 5d2c6f --pace 10/s
+      jobwell quarantine retry 019a4f --args '{"email": "ann@example.org"}' --why "a typing error"
     \b
-    Exit codes: 3 none of the jobs named exists, or nobody knows the queue or task · 4 some are not in the quarantine
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue, task or group · 4 some are not in the quarantine
     """
-    return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, **given)
+    from jobwell.core.published import parse
+
+    args = None if edited is None else parse(edited, "--args")
+    if args is not None and (not isinstance(args, dict) or not args):
+        raise click.UsageError('--args takes a JSON object with at least one argument: \'{"email": "ann@example.org"}\'')
+    if args and not jobs:
+        raise click.UsageError("--args edits jobs that are named by id; nothing was done")
+    return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, args=args, **given)
+
+
+@quarantine.command()
+@click.argument("jobs", nargs=-1)
+@click.option("--reason", type=REASONS, help="Only those that failed for this reason.")
+@click.option("--group", "--fingerprint", "fingerprint", metavar="GROUP", help="Only those of this group: `quarantine groups`.")
+@common_options
+def discard(jobs: tuple[str, ...], **given: Any) -> int:
+    r"""Give failed JOBS up for good. --why is compulsory: it is audited, and stands with each job.
+
+    Named by id, or chosen by filters as for retry. They count as finished, can be looked at until the retention is over, and
+    cannot be retried any more. Needs only a URL.
+
+    \b
+    Examples:
+      jobwell quarantine discard 019a4f --why "sent by hand"
+      jobwell quarantine discard --group 5d2c6f --why "the campaign is over"
+    \b
+    Exit codes: 3 none of the jobs named exists, or nobody knows the queue, task or group · 4 some are not in the quarantine
+    """
+    if not (given["why"] or "").strip():
+        raise click.UsageError("say --why: whoever looks at these jobs later will ask")
+    return act("quarantine.discard", ("discard", "discarded", "discarded"), jobs, **given)

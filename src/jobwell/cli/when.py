@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import click
@@ -72,3 +72,31 @@ def _iso(given: str) -> datetime | None:
     except ValueError:
         return None
     return found.astimezone() if found.tzinfo is None else found
+
+
+class Moment(click.ParamType[datetime | timedelta]):
+    """A moment: a duration back from now, or an ISO date and time."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | timedelta:
+        """Read it; a time without a zone is UTC, as the lists show it."""
+        from jobwell.core.duration import seconds
+        from jobwell.core.errors import DeclarationError
+
+        if isinstance(value, datetime | timedelta):
+            return value
+        try:
+            if str(value)[:4].isdigit() and "-" in value:
+                found = datetime.fromisoformat(value)
+                return found if found.tzinfo else found.replace(tzinfo=UTC)
+            return timedelta(seconds=seconds(value))
+        except DeclarationError as error:
+            if "between" in error.message:  # it is a duration, and too long a one
+                self.fail(f"{value!r} is too long; at most 100 years", param, ctx)
+            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
+        except ValueError:
+            self.fail(f"{value!r} is neither a duration like '2h' nor a date and time like 2030-01-31T08:00Z", param, ctx)
+
+
+MOMENT = Moment()

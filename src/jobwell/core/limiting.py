@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from jobwell.core.breaker import Breaker, Guard, check_budget
 from jobwell.core.catalog import Catalog
 from jobwell.core.errors import DeclarationError
+from jobwell.core.failed import check_follow_up
 from jobwell.core.limits import Declared, Limit, Rates, Tier, check_concurrency, declared, given, tenants
 from jobwell.core.task import check_name
 
@@ -123,6 +124,7 @@ class Limiting:
         rows += [Declared("resource", name) for name in sorted(bare)]
         rows += [row for name, limits in self._queue_limits.items() for row in declared("queue", name, limits)]
         for spec in self.catalog:
+            check_follow_up(spec, self.catalog)
             for name in spec.resources:
                 if name not in self._resources:
                     near = difflib.get_close_matches(name, self._resources, n=1)

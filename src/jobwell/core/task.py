@@ -11,10 +11,14 @@ from typing import Any, Final, Literal
 
 from jobwell.core import retry as retry_rules
 from jobwell.core.duration import Duration, seconds
+from jobwell.core.error_rules import ErrorKey, Rules
+from jobwell.core.error_rules import rules as error_rules
+from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError
+from jobwell.core.failed import follow_up_of
 from jobwell.core.ids import gate_of
 from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
-from jobwell.core.retry import Backoff, Delays, Fixed, RetryRule
+from jobwell.core.retry import Backoff, Delays, Fixed, Retries, RetryRule
 from jobwell.core.signature import Signature
 from jobwell.core.size import Size, size
 
@@ -71,12 +75,14 @@ class TaskSpec:
         coroutine: whether it is an async function.
         resources: what it uses; a limit or a hold on one of them is one on it.
         limits: on it.
+        errors: rules for what it raises: its own, then those of its app.
         memory: bytes that its child may hold; only in a process.
         aliases: names that it had before; jobs stored under them are its own.
         version: of its payload.
         on_lost: what becomes of a job whose worker vanished, or whose process died, in the middle of it.
         on_lease_lost: what becomes of an attempt whose worker cannot renew its lease.
         cost: slots that a job of it takes.
+        on_failed: the task that is enqueued when a job of it has failed for good.
         upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
     """
 
@@ -87,7 +93,7 @@ class TaskSpec:
     priority: int
     timeout: float
     deadline: float
-    retry: RetryRule
+    retry: RetryRule | Retries
     owner: str | None
     tenant: str | None
     lock: Lock | None
@@ -105,6 +111,8 @@ class TaskSpec:
     cost: int = 1
     resources: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
+    errors: tuple[Rules, ...] = ()
+    on_failed: "TaskSpec | None" = None
 
     @property
     def heavy(self) -> bool:
@@ -137,7 +145,7 @@ def declare(
     priority: int = 0,
     timeout: Duration = "5m",
     deadline: Duration = "24h",
-    retry: RetryRule | None = None,
+    retry: RetryRule | Retries | None = None,
     owner: str | None = None,
     tenant: str | None = None,
     lock: Lock | None = None,
@@ -155,6 +163,8 @@ def declare(
     concurrency: int | None = None,
     rate: Rates | None = None,
     limits: Iterable[Limit] = (),
+    errors: Mapping[ErrorKey, Kind] | None = None,
+    on_failed: Any = None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -169,8 +179,8 @@ def declare(
     who = f"task {name}: "
     signature = Signature(fn, name)
     _check_parameters(fn, signature, tenant, lock, who)
-    if not isinstance(retry, Backoff | Fixed | Delays | None):
-        raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…) or Delays(…)")
+    if not isinstance(retry, Backoff | Fixed | Delays | Retries | None):
+        raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…), Delays(…) or Retries(…)")
     rank_of(priority, who)
     chosen = _executor(fn, executor, who)
     if memory is not None and chosen != "process":
@@ -180,13 +190,12 @@ def declare(
         name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant, lock=lock,
         executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name, used), aliases=_former(name, aliases, who),
-        memory=None if memory is None else size(memory, f"{who}memory"),
-        version=version, upgrades=_upgrades(version, upgrades or {}, who),
+        memory=None if memory is None else size(memory, f"{who}memory"), cost=_cost(cost, chosen, who),
+        version=version, upgrades=_upgrades(version, upgrades or {}, who), on_failed=follow_up_of(on_failed, who),
         result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who), keep_result=keep_result,
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
-        resources=used, limits=_limits(name, concurrency, rate, limits, who),
-        cost=_cost(cost, chosen, who),
+        resources=used, limits=_limits(name, concurrency, rate, limits, who), errors=error_rules(errors, who),
     )  # fmt: skip
 
 

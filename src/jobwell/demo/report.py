@@ -30,6 +30,9 @@ def show(console: Console, books: Books) -> None:
             f"Urgent jobs overtook: the slowest began after {books.urgent_worst_wait_ms / 1000:.2f} s"
             f" while {books.overtaken:,} mails waited."
         )
+    if books.quarantined:
+        how = "`jobwell quarantine report -f xlsx --out failed.xlsx` writes the list (of this demo while it is kept: --keep)"
+        console.print(Text(f"{books.failures} {how}"))
     if books.balanced:
         sum_of = f"{books.mailed:,} mailed + {books.quarantined:,} in quarantine = {books.employees:,} people"
         console.print(Text.assemble(("Balanced: ", "green"), f"{sum_of}, in {books.seconds:.1f} s."))

@@ -47,7 +47,7 @@ async def notify(ctx: Context, employee_id: int, event_version: str, department:
             raise
         if answer.code < 500:
             raise Retry(f"the mail server put it off: {answer}") from error
-        raise Reject("address_refused", f"the mail server refuses {person.email}: {answer}") from error
+        raise Reject("invalid_address", f"the mail server refuses {person.email}: {answer}") from error
 
 
 @app.task(name="hr.recalculate", queue="reports", timeout="1m", retry=BRIEFLY, owner="hr-it")

@@ -16,6 +16,7 @@ from psycopg.pq import TransactionStatus
 from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
 from jobwell.core.spread import Spread
+from jobwell.store.copying import Rows, blocks, payload
 from jobwell.store.jobs import INLINE, insert
 from jobwell.store.statements import OwnAsyncCursor, OwnCursor, Program, Query, Statements, aask, arun, ask, run
 
@@ -24,10 +25,6 @@ PIECE = 2000
 LARGE_BYTES = 8 * 1024 * 1024  # of large payloads held back until the COPY of their jobs ends
 ARRAY_PIECE = 500
 ARRAY_BYTES = 1024 * 1024  # of one INSERT by arrays: its text is held several times
-
-_TYPES = ("uuid", "text", "text", "int2", "int8", "text", "text", "int4", "text", "text", "text",
-          "timestamptz", "timestamptz", "timestamptz", "timestamptz")  # fmt: skip
-_PAYLOAD_TYPES = ("uuid", "text")  # JSON travels as text: the driver's json type would encode the text once more
 
 
 class Feed:
@@ -136,19 +133,20 @@ class Feed:
         if piece:
             yield self._take(piece)
 
-    def rows(self, now: datetime) -> Iterator[tuple[Any, ...]]:
+    def rows(self, now: datetime) -> Iterator[bytes]:
         """The rows of one COPY: to the end of the stream, of the piece, or of the room for large payloads."""
+        row = Rows(now, self.meta, self.queues).row
         self.head, self.large = [], []
         spread, piece = self._spread, self._piece()
         if spread is not None:
             piece = (spread.place(job, now) for job in piece)
         if self._eager:
             for job in self._take(list(piece)):
-                yield _row(job, now, self.meta, self.queues)
+                yield row(job)
             return
         for job in piece:
             self.ids += job.id.bytes
-            yield _row(job, now, self.meta, self.queues)
+            yield row(job)
 
     def _piece(self) -> Iterator[NewJob]:
         size = 0
@@ -194,19 +192,17 @@ def _copy(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
     run(conn, feed.begin(statements))
     [(now,)] = ask(conn, statements("jobs.now"))
     while not feed.ended:
-        rows = feed.rows(now)
-        ahead = next(rows, None)  # an eager feed reads its piece here, before the connection is in COPY
+        filled = blocks(feed.rows(now))
+        ahead = next(filled, None)  # an eager feed reads its piece here, before the connection is in COPY
         run(conn, feed.same(statements))
         with OwnCursor(conn) as cursor:
             with cursor.copy(statements["jobs.copy_jobs"]) as copy:
-                copy.set_types(_TYPES)
-                for row in chain([ahead] if ahead else [], rows):
-                    copy.write_row(row)
+                for block in chain([ahead] if ahead else [], filled):
+                    copy.write(block)
             if feed.large:
                 with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                    copy.set_types(_PAYLOAD_TYPES)
-                    for job in feed.large:
-                        copy.write_row((job.id, job.args))
+                    for block in blocks(map(payload, feed.large)):
+                        copy.write(block)
         feed.stored = len(feed.ids) // 16
 
 
@@ -232,19 +228,17 @@ async def _acopy(conn: "AsyncConnection[Any]", statements: Statements, feed: Fee
     await arun(conn, feed.begin(statements))
     [(now,)] = await aask(conn, statements("jobs.now"))
     while not feed.ended:
-        rows = feed.rows(now)
-        ahead = next(rows, None)
+        filled = blocks(feed.rows(now))
+        ahead = next(filled, None)
         await arun(conn, feed.same(statements))
         async with OwnAsyncCursor(conn) as cursor:
             async with cursor.copy(statements["jobs.copy_jobs"]) as copy:
-                copy.set_types(_TYPES)
-                for row in chain([ahead] if ahead else [], rows):
-                    await copy.write_row(row)
+                for block in chain([ahead] if ahead else [], filled):
+                    await copy.write(block)
             if feed.large:
                 async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                    copy.set_types(_PAYLOAD_TYPES)
-                    for job in feed.large:
-                        await copy.write_row((job.id, job.args))
+                    for block in blocks(map(payload, feed.large)):
+                        await copy.write(block)
         feed.stored = len(feed.ids) // 16
 
 
@@ -286,17 +280,3 @@ def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
 def _undo(statements: Statements) -> Iterator[Query]:
     yield statements("jobs.rollback_to_savepoint")
     yield statements("jobs.release")
-
-
-def _row(job: NewJob, now: datetime, meta: str | None, due_queues: set[str]) -> tuple[Any, ...]:
-    due = now
-    if job.run_at or job.delay:
-        due = job.run_at or now + timedelta(seconds=job.delay or 0)
-    ready = due <= now
-    if ready:
-        due_queues.add(job.queue)
-    return (
-        job.id, job.queue, job.task, job.rank, job.gate, job.tenant, job.lock_key, job.size,
-        job.args if job.size <= INLINE else None, meta, "ready" if ready else "scheduled", now, due, now if ready else None,
-        max(now, due) + timedelta(seconds=job.deadline),
-    )  # fmt: skip

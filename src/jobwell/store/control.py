@@ -16,8 +16,10 @@ from jobwell.core.text import check_storable
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements
 
-Verb = Literal["jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry"]
-VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry")
+Verb = Literal["jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry", "quarantine.discard"]
+VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry", "quarantine.discard")
+PACED = "quarantine.paced"  # as a retry at a pace is stored: a worker of an older release leaves it alone, and hurries nothing
+FAILED = ("quarantine.retry", "quarantine.discard")  # of failed jobs
 PIECE = 500
 UNKNOWN_CAP = 1000
 ALL = "*"
@@ -154,7 +156,7 @@ def state_of(statements: Statements, job: UUID) -> Program[str | None]:
 def count(statements: Statements, verb: Verb, chosen: Selection) -> Program[int]:
     """How many jobs an action would touch: the preview."""
     check_storable(queue=chosen.queue, task=chosen.task, tenant=chosen.tenant, fingerprint=chosen.fingerprint)
-    name = "quarantine.count" if verb == "quarantine.retry" else "control.count_live"
+    name = "quarantine.count" if verb in FAILED else "control.count_live"
     rows = yield statements(name, **_narrowed(verb, chosen).parameters())
     return int(rows[0][0])
 
@@ -169,19 +171,21 @@ def begin(
     total: int,
     id: UUID | None = None,
     to: int | None = None,
+    pace: float | None = None,
 ) -> Program[UUID]:
     """Write an action on many jobs down, so that any process can go on with it. Its id is the caller's, or a new one.
 
-    `to` is the priority that jobs.priority gives.
+    `to` is the priority that jobs.priority gives; `pace` how many jobs in a second quarantine.retry lets go.
     """
     check_storable(by=actor, why=why)
     stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
-    args = orjson.dumps({"to": to}).decode() if to is not None else None
+    args, written = _given(to, pace), verb if pace is None else PACED
     rows = yield statements(
-        "control.begin", id=id or new_id(), actor=actor, verb=verb, chosen=stored, total=total, why=why, args=args
-    )
+        "control.begin", id=id or new_id(), actor=actor, verb=written, chosen=stored, total=total, why=why,
+        args=orjson.dumps(args).decode() if args else None,
+    )  # fmt: skip
     action: UUID = rows[0][0]
-    detail = {"filter": chosen.said(), "total": total, "why": why} | _given(to)
+    detail = {"filter": chosen.said(), "total": total, "why": why} | args
     yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action), detail=detail)
     return action
 
@@ -201,21 +205,26 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     rows = yield statements("control.take", id=action)
     if not rows:
         return None
-    verb, actor, why, stored, after, _, to = rows[0]
+    verb, actor, why, stored, after, _, to, pace, start = rows[0]
     try:
         chosen = Selection.read(stored if isinstance(stored, dict) else orjson.loads(stored))
     except (TypeError, ValueError, AttributeError) as error:
         raise Conflict(f"action {action} cannot be read by this release ({error}); a newer one began it") from None
+    verb = "quarantine.retry" if verb == PACED else verb
     if verb not in VERBS:
         raise Conflict(f"action {action} is a {verb}, which this release does not know; a newer one began it")
-    picking = "control.pick_failed" if verb == "quarantine.retry" else "control.pick_live"
+    picking = "control.pick_failed" if verb in FAILED else "control.pick_live"
     rows = yield statements(picking, **chosen.parameters(), after=after, limit=PIECE)
     ids = [row[0] for row in rows]
-    touched = (yield from apply(statements, verb, ids, actor=actor, why=why, to=to)) if ids else []
+    touched: list[UUID] = []
+    if ids and pace is not None:
+        touched, start = yield from quarantine.retry(statements, Selection(ids=ids), pace=pace, start=start)
+    elif ids:
+        touched = yield from apply(statements, verb, ids, actor=actor, why=why, to=to)
     last = len(ids) < PIECE
-    yield statements("control.move", id=action, after=ids[-1] if ids else after, count=len(touched), last=last)
+    yield statements("control.move", id=action, after=ids[-1] if ids else after, count=len(touched), last=last, start=start)
     if touched:
-        detail = {"action": action, "ids": touched} | _given(to)
+        detail = {"action": action, "ids": touched} | _given(to, pace)
         yield from audit.record(statements, actor=actor, action=verb, target=f"{len(touched)} jobs", detail=detail)
     return len(touched), last
 
@@ -231,7 +240,9 @@ def apply(
         return (yield from run_now(statements, ids))
     if verb == "jobs.priority":
         return (yield from reprioritize(statements, ids, 0 if to is None else to))
-    return (yield from quarantine.retry(statements, Selection(ids=ids)))
+    if verb == "quarantine.discard":
+        return (yield from quarantine.discard(statements, ids, actor=actor, why=why or ""))
+    return (yield from quarantine.retry(statements, Selection(ids=ids))).ids
 
 
 def abandoned(statements: Statements, *, seconds: float, but: Iterable[UUID] = ()) -> Program[UUID | None]:
@@ -295,5 +306,5 @@ def _narrowed(verb: Verb, chosen: Selection) -> Selection:
     return chosen
 
 
-def _given(to: int | None) -> dict[str, Any]:
-    return {} if to is None else {"to": to}
+def _given(to: int | None, pace: float | None = None) -> dict[str, Any]:
+    return {name: value for name, value in (("to", to), ("pace", pace)) if value is not None}

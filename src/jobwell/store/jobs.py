@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 from psycopg import AsyncConnection, AsyncCursor
 
+from jobwell.core.fingerprint import fingerprint
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane, Mark
 from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Released, Retrying, Snoozed, Succeeded
@@ -104,8 +105,8 @@ def _one(job: NewJob, meta: str | None) -> dict[str, Any]:
 
 
 def _fingerprint(task: str, end: Failed) -> str:
-    """What failures have in common: the task, the error, the place."""
-    return "|".join(filter(None, (task, end.code or end.failure.error_type or end.reason, end.failure.place)))
+    what = end.failure
+    return fingerprint(task, reason=end.reason, code=end.code, error_type=what.error_type, place=what.place, message=what.message)
 
 
 def _lanes(request: ClaimRequest) -> str | None:

@@ -7,12 +7,13 @@ from uuid import UUID
 
 import orjson
 
+from jobwell.core import failed
 from jobwell.core.catalog import Catalog
 from jobwell.core.ids import alone
 from jobwell.core.limits import Declared, Rate, edition
 from jobwell.core.text import check_storable
 from jobwell.core.why import Held, Limited
-from jobwell.store.statements import Program, Statements
+from jobwell.store.statements import Program, Query, Statements
 
 CAP = 100_000
 LISTED = ("kind", "name", "per", "concurrency", "rates", "weight", "declared", "code_concurrency", "code_rates", "code_weight",
@@ -27,15 +28,7 @@ def publish(statements: Statements, worker: UUID, catalog: Catalog, rows: Iterab
     Returns:
         How many limits were new or changed.
     """
-    given = [
-        {
-            "gate": gate, "task": spec.name, "resources": spec.resources, "busy": spec.lock.busy if spec.lock else "wait",
-            "ordered": bool(spec.lock and spec.lock.ordered),
-            "key_rates": [rate.stored() for rate in spec.lock.rates] if spec.lock and spec.lock.rates else None,
-        }
-        for spec in catalog for own in spec.gates for gate in (own, alone(own))
-    ]  # fmt: skip
-    yield statements("limits.gates", given=orjson.dumps(given).decode())
+    yield declare_gates(statements, catalog)
     rows = list(rows)
     found = yield statements(
         "limits.publish", worker=worker, edition=edition(rows), given=orjson.dumps([row.stored() for row in rows]).decode()
@@ -43,6 +36,20 @@ def publish(statements: Statements, worker: UUID, catalog: Catalog, rows: Iterab
     if found[0][0]:
         yield statements("limits.adopt_running")
     return int(found[0][0])
+
+
+def declare_gates(statements: Statements, catalog: Catalog) -> Query:
+    """Say what is behind the gates of these tasks, and what follows their failures."""
+    given = [
+        {
+            "gate": gate, "task": spec.name, "resources": spec.resources, "busy": spec.lock.busy if spec.lock else "wait",
+            "ordered": bool(spec.lock and spec.lock.ordered),
+            "key_rates": [rate.stored() for rate in spec.lock.rates] if spec.lock and spec.lock.rates else None,
+            "follow_up": failed.stored(spec),
+        }
+        for spec in catalog for own in spec.gates for gate in (own, alone(own))
+    ]  # fmt: skip
+    return statements("limits.gates", given=orjson.dumps(given).decode())
 
 
 def put(

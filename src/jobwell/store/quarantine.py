@@ -1,12 +1,32 @@
 """The quarantine: failed jobs that wait for a human."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
+from jobwell.core.errors import NotFound
 from jobwell.core.filters import Selection
+from jobwell.core.fingerprint import normalised, short
+from jobwell.core.text import check_storable
+from jobwell.store import audit
+from jobwell.store.jobs import INLINE
 from jobwell.store.statements import Program, Statements
 
 PIECE = 500
+MOST_GROUPS = 10_000
+State = Literal["new", "looked at", "waiting", "resolved"]
+STATES: tuple[State, ...] = ("new", "looked at", "waiting", "resolved")
+_ROW = ("fingerprint", "task", "reason", "code", "error_type", "message", "count", "first_seen", "last_seen", "tenants",
+        "some_tenants", "examples", "owner", "state", "note", "set_at", "set_by")  # fmt: skip
+GROUP_COLUMNS = ("group", *_ROW)
+
+
+class Moved(NamedTuple):
+    """What went back, and with a pace the moment at which the next one may."""
+
+    ids: list[UUID]
+    after: datetime | None
 
 
 def count(statements: Statements, chosen: Selection) -> Program[int]:
@@ -22,7 +42,81 @@ def now(statements: Statements) -> Program[datetime]:
     return found
 
 
-def retry(statements: Statements, chosen: Selection) -> Program[list[UUID]]:
-    """Put one piece of them back: a new attempt budget and a new deadline, the history kept. Returns what was moved."""
-    rows = yield statements("quarantine.retry", **chosen.parameters(), limit=PIECE)
+def retry(
+    statements: Statements, chosen: Selection, *, pace: float | None = None, start: datetime | None = None
+) -> Program[Moved]:
+    """Put one piece of them back: a new attempt budget and a new deadline, the history kept.
+
+    Args:
+        statements: of the store.
+        chosen: which.
+        pace: jobs in a second; each becomes due at its turn. None: all at once.
+        start: the first turn is not before it.
+    """
+    rows = yield statements("quarantine.retry", **chosen.parameters(), limit=PIECE, pace=pace, start=start)
+    return Moved([row[0] for row in rows], max((row[1] for row in rows if row[1] is not None), default=start))
+
+
+def discard(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str) -> Program[list[UUID]]:
+    """End them for good. Returns those that were there."""
+    check_storable(by=actor, why=why)
+    rows = yield statements("quarantine.discard", ids=list(ids), actor=actor, why=why)
     return [row[0] for row in rows]
+
+
+def arguments(statements: Statements, ids: Sequence[UUID]) -> Program[list[tuple[UUID, str, str | None]]]:
+    """Task and stored arguments of those that are there; locks them until the transaction ends."""
+    rows = yield statements("quarantine.arguments", ids=list(ids))
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def edit(statements: Statements, edited: Sequence[tuple[UUID, str]], *, actor: str, why: str | None) -> Program[None]:
+    """Give them other arguments; the original ones are kept with who did it, when and why."""
+    check_storable(by=actor, why=why)
+    yield statements(
+        "quarantine.edit", ids=[job for job, _ in edited], args=[args for _, args in edited],
+        bytes=[len(args.encode()) for _, args in edited], inline=INLINE, actor=actor, why=why,
+    )  # fmt: skip
+
+
+def groups(
+    statements: Statements, chosen: Selection, *, state: str | None = None, limit: int = 100
+) -> Program[list[dict[str, Any]]]:
+    """Failures of one kind, the one that failed last first. `state` is one of `STATES`, "new again", or "open": not resolved."""
+    check_storable(queue=chosen.queue, task=chosen.task, tenant=chosen.tenant, fingerprint=chosen.fingerprint)
+    wanted = {name: getattr(chosen, name) for name in ("reason", "queue", "task", "tenant", "fingerprint")}
+    rows = yield statements("quarantine.groups", **wanted, state=state, limit=limit)
+    found = [dict(zip(_ROW, row, strict=True)) for row in rows]
+    return [{"group": short(row["fingerprint"]), **row, "message": normalised(row["message"])} for row in found]
+
+
+def named(statements: Statements, typed: str) -> Program[str]:
+    """The fingerprint that a person means: all of it, or the beginning of its short name.
+
+    Raises:
+        NotFound: none is called so, or several are.
+    """
+    check_storable(group=typed)
+    rows = yield statements("quarantine.fingerprints", limit=MOST_GROUPS)
+    there = [row[0] for row in rows]
+    if typed in there:
+        return typed
+    fitting = [whole for whole in there if len(typed) >= 4 and short(whole).startswith(typed.lower())]
+    if not fitting:
+        raise NotFound(f"no group of failed jobs is called {typed!r}; `jobwell quarantine groups` lists them")
+    if len(fitting) > 1:
+        raise NotFound(f"the names of several groups begin with {typed!r}; give more of it")
+    return str(fitting[0])
+
+
+def put(
+    statements: Statements, fingerprint: str, *, owner: str | None, note: str | None, state: State | None, actor: str
+) -> Program[dict[str, Any]]:
+    """Say something of a group, with its audit row; to be run in one transaction. None stays as it was, "" takes it away."""
+    check_storable(owner=owner, note=note, by=actor)
+    rows = yield statements("quarantine.set", fingerprint=fingerprint, owner=owner, note=note, state=state, actor=actor)
+    said = {name: value for name, value in (("owner", owner), ("note", note), ("state", state)) if value is not None}
+    yield from audit.record(
+        statements, actor=actor, action="quarantine.set", target=short(fingerprint), detail=said | {"fingerprint": fingerprint}
+    )
+    return {"group": short(fingerprint), **dict(zip(("owner", "note", "state", "set_at"), rows[0], strict=True))}

@@ -1,12 +1,16 @@
 """What people see: bounded queries, counts with a cap."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import orjson
+
+from jobwell.core import timeline as timelines
 from jobwell.core.errors import NotFound
+from jobwell.core.timeline import Action, Event
 from jobwell.store.statements import Program, Statements
 
 CAP = 100_000
@@ -24,6 +28,9 @@ PAUSE_COLUMNS = ("queue", "paused_at", "paused_by", "paused_why", "paused_until"
 ATTEMPT_COLUMNS = (
     "attempt", "outcome", "kind", "error_type", "message", "traceback", "started_at", "ended_at", "next_at", "worker", "note",
 )  # fmt: skip
+
+
+EDIT_COLUMNS = ("at", "by", "why", "args")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +114,27 @@ def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
         found["args"] = payload[0][0] if payload else None
     attempts = yield statements("reads.attempts", id=job, limit=100)
     found["attempts"] = _named(ATTEMPT_COLUMNS, attempts)
+    found["edits"] = _named(EDIT_COLUMNS, (yield statements("quarantine.edits", id=job)))
     del found["place"]
     return found
+
+
+def timeline(statements: Statements, found: Mapping[str, Any]) -> Program[list[Event]]:
+    """What happened to a job, in order.
+
+    Args:
+        statements: of the store.
+        found: as `one` returned it.
+    """
+    since = timelines.came(found)
+    actions = yield statements("reads.actions_on", id=found["id"], since=since, actions=list(timelines.ACTIONS), limit=100)
+    workers = {row["worker"] for row in (found, *found["attempts"]) if row["worker"] is not None}
+    named = (yield statements("reads.names_of", workers=list(workers))) if workers else []
+    return timelines.timeline(
+        found,
+        actions=[Action(at, actor, action, orjson.loads(detail) if detail else {}) for at, actor, action, detail in actions],
+        workers={id: f"{name} on {host}" for id, name, host in named},
+    )
 
 
 def by_prefix(statements: Statements, typed: str) -> Program[UUID]:

@@ -4,7 +4,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobwell.store import limits, results
+from jobwell.core.duration import text
+from jobwell.store import audit, limits, quarantine, results
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
@@ -80,7 +81,21 @@ class UpkeepVerbs:
         """A piece of what fell into the default partitions: how many finished jobs, and how many attempts."""
         finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
+        yield self._statements("upkeep.delete_old_edits", seconds=seconds, limit=PIECE)
         return int(finished[0][0]), int(attempts[0][0])
+
+    def discard_old(self, *, seconds: float) -> Program[int]:
+        """A piece of the failed jobs that nobody has decided on for so long: given up, with an audit row. Returns how many."""
+        rows = yield self._statements("upkeep.old_failed", seconds=seconds, limit=PIECE)
+        why = f"nobody has decided for {text(seconds)} (quarantine_keep)"
+        gone = yield from quarantine.discard(self._statements, [row[0] for row in rows], actor="retention", why=why)
+        if gone:
+            detail = {"ids": gone, "why": why}
+            record = audit.record(
+                self._statements, actor="retention", action="quarantine.discard", target=f"{len(gone)} jobs", detail=detail
+            )
+            yield from record
+        return len(gone)
 
     def expire_results(self) -> Program[bool]:
         """A piece of the results that are kept no longer. True: there may be more."""

@@ -15,9 +15,10 @@ import jobwell
 from jobwell.app import App
 from jobwell.core.ids import new_id
 from jobwell.core.outcome import Failed, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.store import limits
 from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
-from jobwell.store.statements import arun, run
+from jobwell.store.statements import aask, arun, run
 from jobwell.store.testing import Ready, TestingVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.testing.driver import Beside, Here
@@ -74,6 +75,7 @@ class Runner:
         self._testing = TestingVerbs(statements)
         self._finisher = Finisher(self._jobs, link, largest=1, stored=lambda _: None, soon=lambda: None)
         self._tasks = [spec.name for spec in app.catalog]
+        self._followed = any(spec.on_failed for spec in app.catalog)
         self._worker = new_id()
 
     @asynccontextmanager
@@ -96,6 +98,8 @@ class Runner:
                     queues=self._app.queues,
                 ),
             )  # fmt: skip
+            if self._followed:
+                await aask(conn, limits.declare_gates(self._app.database.statements, self._app.catalog))
 
     async def keep_house(self) -> None:
         """What any worker does between jobs: due jobs become ready, and those of dead workers come back."""

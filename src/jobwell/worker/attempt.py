@@ -10,19 +10,20 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from random import random
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from jobwell.client import correlation
 from jobwell.core import text
 from jobwell.core.catalog import Catalog
-from jobwell.core.classify import classify
+from jobwell.core.classify import Verdict, classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
 from jobwell.core.envelope import version_of
+from jobwell.core.error_rules import Rules
 from jobwell.core.errors import JobwellError, ResourceUnavailable
 from jobwell.core.outcome import (
     RESULT_NOT_KEPT,
@@ -31,6 +32,7 @@ from jobwell.core.outcome import (
     Expiring,
     Failed,
     Failure,
+    Moment,
     Outcome,
     Reject,
     Released,
@@ -41,13 +43,14 @@ from jobwell.core.outcome import (
     Succeeded,
     after_seconds,
 )
-from jobwell.core.retry import next_attempt
+from jobwell.core.retry import Match, matching, next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
 from jobwell.worker.calls import Calls, gone_back
 from jobwell.worker.executors.children import CannotStart, Children
 from jobwell.worker.executors.kept import Died, TooMuchMemory
+from jobwell.worker.executors.threads import Plain
 from jobwell.worker.failures import MESSAGE_LIMIT, failure_of, said, trace_of
 from jobwell.worker.middleware import Middleware, compose
 
@@ -72,9 +75,7 @@ class Attempt:
         apart: whether it runs in a child process.
         known: what its plain function has returned or raised, as soon as it has.
         kill: ends that child at once; None where there is none.
-        calls: what it does with resources is told there; None: nobody counts.
-        called: resources that it has called.
-        failed_in: the resource whose call failed last.
+        calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
     """
 
     job: Claimed
@@ -110,13 +111,6 @@ class Attempt:
             self.kill()
         if self.running is not None:
             self.running.cancel()
-
-
-class Plain(Protocol):
-    """Where plain functions run: on threads, or in a child on its main one."""
-
-    def submit(self, call: Callable[[], Any]) -> Awaitable[Any]:
-        """Run it; its result or its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +286,7 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return Released("shutdown")
     if attempt.stopped == "cancelled":
         asked = isinstance(error, asyncio.CancelledError)
-        return Cancelled(None if asked else failure_of(error, classify(error).kind))
+        return Cancelled(None if asked else failure_of(error, classify(error, _rules(attempt)).kind))
     if isinstance(error, Reject):
         message = text.clean(said(error.message), MESSAGE_LIMIT)
         failure = Failure("Reject", message, trace_of(error), "", "logical")
@@ -302,12 +296,24 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     if isinstance(error, ResourceUnavailable):
         return gone_back(error, _remaining(attempt))
     if isinstance(error, Retry):
-        return _again(attempt, failure_of(error, "temporary"), error, now)
-    kind = classify(error).kind
-    failure = failure_of(error, kind)
-    if kind == "logical":
+        # A subclass may have forgotten to call ours.
+        return _again(attempt, failure_of(error, "temporary"), getattr(error, "after", None), now)
+    return _failed(attempt, error, now)
+
+
+def _failed(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome:
+    """An error that is no order: classified, and tried again by the rule that fits it."""
+    spec, verdict = attempt.spec, classify(error, _rules(attempt))
+    assert spec is not None
+    failure = failure_of(error, verdict.kind)
+    match = matching(spec.retry, verdict, (f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__))
+    if verdict.kind == "logical" and not match.again:
         return Failed(Reason.REJECTED, failure)
-    return _again(attempt, failure, None, now)
+    return _again(attempt, failure, verdict.asked, now, match, header=True)
+
+
+def _rules(attempt: Attempt) -> Sequence[Rules]:
+    return attempt.spec.errors if attempt.spec is not None else ()
 
 
 def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
@@ -320,22 +326,39 @@ def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
     return _again(attempt, Failure("TimeLimit", message, kind="temporary"), None, now)
 
 
-def _again(attempt: Attempt, failure: Failure, wish: Retry | None, now: Callable[[], datetime]) -> Outcome:
+def _again(
+    attempt: Attempt,
+    failure: Failure,
+    after: Moment | None,
+    now: Callable[[], datetime],
+    match: Match | None = None,
+    *,
+    header: bool = False,
+) -> Outcome:
+    """Another attempt, or the end. A header that names no time to come (a clock may be off) leaves it to the rule."""
     spec, job = attempt.spec, attempt.job
     assert spec is not None
+    match = match or matching(spec.retry, Verdict("unknown" if failure.kind == "unknown" else "temporary"))
     asked, note = None, None
-    after = getattr(wish, "after", None)  # a subclass may have forgotten to call ours
     if after is not None:
         try:
             asked = after_seconds(after, now(), "after")
         except JobwellError as error:  # a wish that cannot be read must not cost the attempt its place
             note = text.clean(f"its wish could not be read: {error}", MESSAGE_LIMIT)
+        if header and asked == 0:
+            asked = None
+    remaining = _remaining(attempt)
     plan = next_attempt(
-        spec.retry, failures=job.failures + 1, kind=failure.kind, asked=asked, remaining=_remaining(attempt), uniform=random
+        match.rule, failures=job.failures + 1, kind=failure.kind, asked=asked, remaining=remaining, uniform=random, own=match.own
     )
     if plan == "exhausted":
         return Failed(Reason.EXHAUSTED, failure)
     if plan == "deadline":
+        if asked is not None:
+            told = text.clean(
+                f"{failure.message} (asked to wait {duration_text(asked)}, which is past its deadline)", MESSAGE_LIMIT
+            )
+            failure = replace(failure, message=told)
         return Failed(Reason.DEADLINE, failure)
     if attempt.failed_in is not None and attempt.calls is not None:
         plan = attempt.calls.paced(attempt, plan, _remaining(attempt))

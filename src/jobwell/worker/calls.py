@@ -9,7 +9,7 @@ import asyncio
 import difflib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +21,7 @@ from jobwell.core import text
 from jobwell.core.breaker import Guard, Standing, Told, put_off, told_by
 from jobwell.core.classify import classify
 from jobwell.core.duration import text as duration_text
+from jobwell.core.error_rules import Rules
 from jobwell.core.errors import DeclarationError, JobwellError, ResourceUnavailable
 from jobwell.core.outcome import Reject, Released, Retry, Snooze, after_seconds
 from jobwell.core.retry import Plan
@@ -307,9 +308,12 @@ class Call:
             return ("bad" if self._attempt.stopped == "timeout" else None), None
         if isinstance(error, JobwellError):
             return None, None
-        verdict = classify(error) if error is not None else None
+        verdict = classify(error, self._rules()) if error is not None else None
         told = told_by(error, verdict)
         return told, self._asked(verdict.asked) if told == "bad" and verdict is not None else None
+
+    def _rules(self) -> Sequence[Rules]:
+        return self._attempt.spec.errors if self._attempt.spec is not None else ()
 
     def _asked(self, wish: Any) -> float | None:
         if wish is None:

@@ -225,7 +225,8 @@ class Worker:
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
         )  # fmt: skip
-        prune = Prune(UpkeepVerbs(database.statements), self._workers, self._claims, settings.retention)
+        upkeep, failed = UpkeepVerbs(database.statements), settings.quarantine_keep
+        prune = Prune(upkeep, self._workers, self._claims, settings.retention, failed=failed)
         unknown = UnknownTasks(database.statements, self._claims, settings.unknown_after)
         orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
         limits = Limits(lambda: attempts, time.monotonic)

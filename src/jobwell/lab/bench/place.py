@@ -174,7 +174,7 @@ def open_bench(settings: Settings, say: Say, *, own_database: bool = False) -> I
         with _own_database(guard, home, say) if own_database else nullcontext(home.url) as url:
             direct = url if url != home.url else home.settings.direct_url or url
             given = {"database_url": url, "direct_url": direct, "schema": SCHEMA}
-            database, app = Database(load(given)), App(**given)
+            database, app = Database(load(given)), App(url, direct_url=direct, schema=SCHEMA)
             app.include(tasks.group)
             with _tables(database, app), database.connect("bench") as conn, database.telling():
                 check_fitness(conn, database.statements)

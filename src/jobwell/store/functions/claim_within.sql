@@ -1,4 +1,4 @@
--- version: 6
+-- version: 7
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -416,7 +416,11 @@ begin
   with old as materialized (
     select n as slot, s_name[n] as subject, s_turn[n] as turn from generate_subscripts(s_name, 1) n where s_got[n] > 0),
   gone as (
-    delete from jobwell.limit_uses x using old o where x.subject = o.subject and x.turn = o.turn returning x.*),
+    -- By the place of each: a join by key walks all that vacuum could not take away yet, as soon as statistics say that little lives.
+    delete from jobwell.limit_uses x using (
+      select y.at from old o cross join lateral (
+        select z.ctid as at from jobwell.limit_uses z where z.subject = o.subject and z.turn = o.turn offset 0) y) o
+     where x.ctid = o.at returning x.*),
   kept as (
     select o.slot, o.subject, o.turn, g.tats,
            case when s_look[o.slot] then alive.jobs else coalesce(g.jobs, '{}') end as jobs,
@@ -440,7 +444,11 @@ begin
     with old as materialized (
       select x.key, x.rates, y.turn, y.tats from unnest(keyed, keyed_rates) x(key, rates)
         left join lateral (select * from jobwell.limit_uses z where z.subject = 'key:' || x.key order by z.turn desc limit 1) y on true),
-    gone as (delete from jobwell.limit_uses x using old o where x.subject = 'key:' || o.key and x.turn = o.turn)
+    gone as (
+      delete from jobwell.limit_uses x using (
+        select y.at from old o cross join lateral (
+          select z.ctid as at from jobwell.limit_uses z where z.subject = 'key:' || o.key and z.turn = o.turn offset 0) y) o
+       where x.ctid = o.at)
     insert into jobwell.limit_uses (subject, turn, tats)
     select 'key:' || o.key, coalesce(o.turn, 0) + 1, jobwell.rate_charged(o.rates, o.tats, v_at, 1) from old o;
   end if;

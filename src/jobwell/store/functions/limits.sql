@@ -1,4 +1,4 @@
--- version: 4
+-- version: 5
 -- Limits, rates, weights and holds. docs/limits-and-rates.md tells it in words.
 --
 -- A limit has subjects: the thing itself ('resource:sms'), or that thing on a host, in a process, for a tenant. What is in use of a
@@ -189,7 +189,11 @@ begin
         join jobwell.jobs j on j.id = g.id and j.claim_id = g.claim_id and j.state = 'running' and j.lock_key <> ''
         join jobwell.gates k on k.gate = j.gate and k.key_rates is not null
        cross join lateral (select * from jobwell.limit_uses z where z.subject = 'key:' || j.lock_key order by z.turn desc limit 1) y),
-    gone as (delete from jobwell.limit_uses x using given_back o where x.subject = o.subject and x.turn = o.turn)
+    gone as (  -- by place, as in claim_within
+      delete from jobwell.limit_uses x using (
+        select y.at from given_back o cross join lateral (
+          select z.ctid as at from jobwell.limit_uses z where z.subject = o.subject and z.turn = o.turn offset 0) y) o
+       where x.ctid = o.at)
     insert into jobwell.limit_uses (subject, turn, tats) select o.subject, o.turn + 1, o.tats from given_back o;
   end if;
   return query select * from jobwell.postpone(p_given);

@@ -101,11 +101,13 @@ select set_config('idle_in_transaction_session_timeout', '10s', true);
 
 -- name: take
 -- One driver at a time: another one finds the row locked, and leaves it alone.
-select verb, actor, why, chosen, after_id, done, (args ->> 'to')::integer from jobwell.bulk_actions where id = :id and state = 'open' for update skip locked;
+select verb, actor, why, chosen, after_id, done, (args ->> 'to')::integer, (args ->> 'pace')::float8, (args ->> 'start')::timestamptz
+  from jobwell.bulk_actions where id = :id and state = 'open' for update skip locked;
 
 -- name: move
 update jobwell.bulk_actions
    set after_id = :after, done = done + :count::integer, beat_at = jobwell.now(),
+       args = case when :start::timestamptz is null then args else (args::jsonb || jsonb_build_object('start', :start::timestamptz))::json end,
        state = case when :last then 'done' else state end, ended_at = case when :last then jobwell.now() end
  where id = :id;
 

@@ -39,14 +39,15 @@ select count(*)::integer from told;
 
 -- name: gates
 -- What is behind the gates of a worker's tasks; before it claims at the first of them.
-insert into jobwell.gates as k (gate, task, resources, busy, ordered, key_rates, seen_at)
-select g.gate, g.task, array(select json_array_elements_text(g.resources)), g.busy, g.ordered, g.key_rates, jobwell.now()
-  from json_to_recordset(:given::json) g(gate bigint, task text, resources json, busy text, ordered boolean, key_rates json)
+insert into jobwell.gates as k (gate, task, resources, busy, ordered, key_rates, follow_up, seen_at)
+select g.gate, g.task, array(select json_array_elements_text(g.resources)), g.busy, g.ordered, g.key_rates, g.follow_up, jobwell.now()
+  from json_to_recordset(:given::json) g(gate bigint, task text, resources json, busy text, ordered boolean, key_rates json,
+                                         follow_up jsonb)
  order by g.gate
 on conflict (gate) do update set task = excluded.task, resources = excluded.resources, busy = excluded.busy, ordered = excluded.ordered,
-                                 key_rates = excluded.key_rates, seen_at = excluded.seen_at
- where (k.task, k.resources, k.busy, k.ordered, k.key_rates::text) is distinct from
-       (excluded.task, excluded.resources, excluded.busy, excluded.ordered, excluded.key_rates::text)
+                                 key_rates = excluded.key_rates, follow_up = excluded.follow_up, seen_at = excluded.seen_at
+ where (k.task, k.resources, k.busy, k.ordered, k.key_rates::text, k.follow_up) is distinct from
+       (excluded.task, excluded.resources, excluded.busy, excluded.ordered, excluded.key_rates::text, excluded.follow_up)
     or k.seen_at < excluded.seen_at - interval '1 hour';
 
 -- name: adopt

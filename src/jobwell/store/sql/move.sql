@@ -21,7 +21,8 @@ select name from jobwell.workers where state <> 'dead' and lease_until > jobwell
 -- name: patience
 -- For the transaction that waits while everything is copied: only its locks have a limit. Bounds are read as ISO.
 select set_config('lock_timeout', '5s', true), set_config('statement_timeout', '0', true),
-       set_config('idle_in_transaction_session_timeout', '0', true), set_config('datestyle', 'ISO', true);
+       set_config('idle_in_transaction_session_timeout', '0', true), set_config('datestyle', 'ISO', true),
+       set_config('jobwell.moving', 'on', true);
 
 -- name: rights
 -- What closing needs: to rename the schema and to make another one in its place.

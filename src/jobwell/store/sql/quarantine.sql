@@ -4,9 +4,106 @@ select count(*) from jobwell.quarantine q
    and (:fingerprint::text is null or q.fingerprint = :fingerprint) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
    and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant);
 
+-- name: groups
+-- Failures of one kind, the one that failed last first. Counted from the quarantine; what people have said stands beside.
+with counted as (
+  select q.fingerprint, count(*) as jobs, min(q.failed_at) as first_seen, max(q.failed_at) as last_seen,
+         count(distinct q.tenant) filter (where q.tenant <> '') as tenants
+    from jobwell.quarantine q
+   where (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue) and (:task::text is null or q.task = :task)
+     and (:tenant::text is null or q.tenant = :tenant) and (:fingerprint::text is null or q.fingerprint = :fingerprint)
+   group by q.fingerprint),
+said as (
+  select c.*, g.owner, g.note, g.set_at, g.set_by,
+         case when g.state = 'resolved' and c.last_seen > g.state_at then 'new again' else coalesce(g.state, 'new') end as state
+    from counted c left join jobwell.quarantine_groups g on g.fingerprint = c.fingerprint),
+chosen as (
+  select s.* from said s where :state::text is null or s.state = :state or (:state = 'open' and s.state <> 'resolved')
+   order by s.last_seen desc, s.fingerprint limit :limit)
+select c.fingerprint, e.task, e.reason, e.code, e.error_type, e.message, c.jobs, c.first_seen, c.last_seen, c.tenants, e.names, e.examples,
+       coalesce(c.owner, e.owner) as owner, c.state, c.note, c.set_at, c.set_by
+  from chosen c cross join lateral (
+    select (array_agg(x.id order by x.failed_at desc))[1:3] as examples, (array_agg(distinct x.tenant) filter (where x.tenant <> ''))[1:3] as names,
+           (array_agg(x.task order by x.failed_at desc))[1] as task, (array_agg(x.reason order by x.failed_at desc))[1] as reason,
+           (array_agg(x.code order by x.failed_at desc))[1] as code, (array_agg(x.error_type order by x.failed_at desc))[1] as error_type,
+           (array_agg(left(x.message, 1000) order by x.failed_at desc))[1] as message,
+           (select k.spec ->> 'owner' from jobwell.catalog k where k.task = (array_agg(x.task order by x.failed_at desc))[1]) as owner
+      from (
+        select q.* from jobwell.quarantine q
+         where q.fingerprint = c.fingerprint
+           and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue) and (:task::text is null or q.task = :task)
+           and (:tenant::text is null or q.tenant = :tenant)
+         order by q.failed_at desc limit 20) x) e
+ order by c.last_seen desc, c.fingerprint;
+
+-- name: fingerprints
+-- All that there are: one step of the index for each, however many jobs have it.
+with recursive hop as (
+  (select q.fingerprint from jobwell.quarantine q order by q.fingerprint limit 1)
+  union all
+  select n.fingerprint from hop h cross join lateral (
+    select q.fingerprint from jobwell.quarantine q where q.fingerprint > h.fingerprint order by q.fingerprint limit 1) n)
+select fingerprint from (select fingerprint from hop limit :limit) found
+union
+select fingerprint from jobwell.quarantine_groups;
+
+-- name: set
+-- What is null stays as it was; an empty text takes it away.
+insert into jobwell.quarantine_groups as g (fingerprint, owner, note, state, set_by)
+values (:fingerprint, nullif(:owner::text, ''), nullif(:note::text, ''), coalesce(:state::text, 'new'), :actor)
+on conflict (fingerprint) do update
+   set owner = case when :owner::text is null then g.owner else nullif(:owner::text, '') end,
+       note = case when :note::text is null then g.note else nullif(:note::text, '') end,
+       state = coalesce(:state::text, g.state), state_at = case when :state::text is null then g.state_at else excluded.state_at end,
+       set_at = excluded.set_at, set_by = excluded.set_by
+returning g.owner, g.note, g.state, g.set_at;
+
+-- name: arguments
+-- Of jobs whose arguments are to be edited, wherever they stand.
+select q.id, q.task, coalesce(q.args, (select p.args from jobwell.payloads p where p.id = q.id))::text from jobwell.quarantine q
+ where q.id = any (:ids::uuid[]) and not exists (select from jobwell.jobs j where j.id = q.id) order by q.id for update of q skip locked;
+
+-- name: edit
+-- Other arguments; the original ones are kept. To be run in the transaction of `arguments`, which has locked the rows.
+with given as materialized (
+  select * from unnest(:ids::uuid[], :args::text[], :bytes::integer[]) as g(id, args, bytes)),
+kept as (
+  insert into jobwell.quarantine_edits (job_id, actor, why, args)
+  select q.id, :actor, :why, coalesce(q.args, (select p.args from jobwell.payloads p where p.id = q.id))
+    from jobwell.quarantine q join given g on g.id = q.id),
+apart as (
+  insert into jobwell.payloads (id, args) select g.id, g.args::json from given g where g.bytes > :inline::integer
+  on conflict (id) do update set args = excluded.args),
+inline as (
+  delete from jobwell.payloads p using given g where p.id = g.id and g.bytes <= :inline::integer)
+update jobwell.quarantine q set args = case when g.bytes <= :inline::integer then g.args::json end, bytes = g.bytes
+  from given g where q.id = g.id returning q.id;
+
+-- name: edits
+select at, actor as by, why, args::text from jobwell.quarantine_edits where job_id = :id order by id limit 100;
+
+-- name: discard
+-- A person has decided: over, with the reason. The arguments stay with it; what happened stands in attempts.
+with chosen as (
+  select q.id from jobwell.quarantine q where q.id = any (:ids::uuid[]) order by q.id for update skip locked),
+taken as (
+  delete from jobwell.quarantine q using chosen c where q.id = c.id returning q.*),
+unasked as (
+  delete from jobwell.cancels a using chosen c where a.job_id = c.id and not exists (select from jobwell.jobs j where j.id = c.id)),
+kept as (
+  insert into jobwell.finished (id, finished_at, enqueued_at, run_at, started_at, worker, rank, attempt, failures, bytes,
+                                queue, task, state, tenant, args, meta, note)
+  select t.id, (select jobwell.now()), t.enqueued_at, t.run_at, t.started_at, t.worker, t.rank, t.attempt, t.failures, t.bytes,
+         t.queue, t.task, 'failed', t.tenant, t.args, t.meta,
+         'discarded by ' || :actor::text || ': ' || :why::text || ' (it had failed as ' || t.reason || coalesce(': ' || left(t.message, 300), '') || ')'
+    from taken t where not exists (select from jobwell.jobs j where j.id = t.id))
+select id from taken;
+
 -- name: retry
--- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved.
+-- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved, and with a
+-- pace (jobs in a second) the moment after the last of them: each waits as scheduled for its own, so nothing has to stay alive.
 -- It counts as enqueued now, so that the deadline keeps its length however often this is done; the id tells the first time.
+-- The deadline counts from the moment at which the job may run.
 with clock as materialized (select jobwell.now() as now),
 chosen as (
   select q.id from jobwell.quarantine q
@@ -19,11 +116,17 @@ taken as (
 -- It may have failed before it was told that it should stop; that was meant for its former life.
 unasked as (
   delete from jobwell.cancels a using chosen c where a.job_id = c.id),
+timed as (
+  select t.*, c.now, case when :pace::float8 is null then c.now
+           else greatest(c.now, :start::timestamptz) + make_interval(secs => (row_number() over (order by t.id) - 1) / :pace::float8) end as due
+    from taken t, clock c),
 back as (
   insert into jobwell.jobs (alone, id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
                             bytes, queue, task, state, tenant, lock_key, args, meta)
-  select t.alone, t.id, t.gate, c.now, c.now, c.now, c.now + (t.deadline - t.enqueued_at),
-         t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, 'ready', t.tenant, t.lock_key, t.args, t.meta
-    from taken t, clock c
-  returning id, queue)
-select b.id, jobwell.wake(array[b.queue]) from back b;
+  select t.alone, t.id, t.gate, t.now, t.due, case when t.due <= t.now then t.now end, t.due + (t.deadline - t.enqueued_at),
+         t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, case when t.due <= t.now then 'ready' else 'scheduled' end,
+         t.tenant, t.lock_key, t.args, t.meta
+    from timed t
+  returning id, queue, state, run_at)
+select b.id, case when :pace::float8 is not null then b.run_at + make_interval(secs => 1 / :pace::float8) end as after,
+       case when b.state = 'ready' then jobwell.wake(array[b.queue]) end from back b;

@@ -88,3 +88,13 @@ select id from (
   select id from jobwell.jobs where id between :low and :high
   union select id from jobwell.quarantine where id between :low and :high
   union select id from jobwell.finished where id between :low and :high) f order by id limit 3;
+
+-- name: actions_on
+-- What people did to one job since it came. An action on many names up to 500 jobs in a row; the text is looked through first,
+-- since it costs less than to read it as JSON.
+select at, actor, action, detail::text from jobwell.audit
+ where at >= :since and action = any (:actions::text[]) and (target = :id::uuid::text or detail::text like '%' || :id::uuid::text || '%')
+ order by at, id limit :limit;
+
+-- name: names_of
+select id, name, host from jobwell.workers where id = any (:workers::uuid[]);

@@ -20,6 +20,18 @@ with gone as (
   returning 1)
 select count(*)::integer from gone;
 
+-- name: old_failed
+select q.id from jobwell.quarantine q where q.failed_at < (select jobwell.now()) - make_interval(secs => :seconds) order by q.failed_at limit :limit;
+
+-- name: delete_old_edits
+-- Arguments as they were before somebody edited them, of jobs that are nowhere any more.
+delete from jobwell.quarantine_edits where id = any (array(
+  select e.id from jobwell.quarantine_edits e
+   where e.at < (select jobwell.now()) - make_interval(secs => :seconds) and not exists (select from jobwell.jobs j where j.id = e.job_id)
+     and not exists (select from jobwell.quarantine q where q.id = e.job_id) and not exists (select from jobwell.finished f where f.id = e.job_id)
+   limit :limit))
+returning id;
+
 -- name: delete_payloads
 -- Payloads of jobs that are nowhere any more. Ids begin with their time, so the old ones stand first; the walk goes on behind :after.
 with limits as materialized (

@@ -41,10 +41,18 @@ class Prune:
 
     Args:
         retention: seconds for which finished jobs are kept.
+        failed: seconds for which failed jobs wait for a person; 0: for ever.
     """
 
     def __init__(
-        self, upkeep: UpkeepVerbs, workers: WorkerVerbs, link: Link, retention: float, clock: Callable[[], float] = time.monotonic
+        self,
+        upkeep: UpkeepVerbs,
+        workers: WorkerVerbs,
+        link: Link,
+        retention: float,
+        *,
+        failed: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._me = Pruner(new_id(), f"a worker on {socket.gethostname()} (process {os.getpid()})")
         self._clock = clock
@@ -52,6 +60,7 @@ class Prune:
         self._workers = workers
         self._link = link
         self._retention = retention
+        self._failed = failed
         self._walk = FIRST
 
     async def tick(self) -> float:
@@ -72,7 +81,7 @@ class Prune:
         while PIECE in (await self._piece(self._upkeep.delete_old(seconds=self._retention)) or ()):
             if self._clock() > until:
                 return True
-        expiring = await self._expire()
+        expiring = await self._expire() or await self._give_up()
         await self._forget_uses()
         looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (
             0,
@@ -103,6 +112,13 @@ class Prune:
             if not await self._piece(self._upkeep.expire_results()):
                 return False
         return True
+
+    async def _give_up(self) -> bool:
+        """Failed jobs that nobody has decided on, in small commits; True: some are left for the next round."""
+        for _ in range(PIECES if self._failed else 0):
+            if (await self._piece(self._upkeep.discard_old(seconds=self._failed)) or 0) < PIECE:
+                return False
+        return bool(self._failed)
 
     async def _forget_uses(self) -> None:
         """What was in use of limits, and is not any more: of keys and processes above all."""

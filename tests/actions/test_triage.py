@@ -1,0 +1,195 @@
+"""Retries from the quarantine at a pace and with edited arguments, and jobs that are given up."""
+
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import Connection
+
+from jobwell import App, Fixed, Lock, Reject
+from jobwell.actions import jobs as actions
+from jobwell.actions import triage
+from jobwell.core.errors import InvalidArguments, PayloadTooLarge
+from jobwell.core.filters import Selection
+from jobwell.core.ids import new_id
+from jobwell.store import catalog, control, reads
+from jobwell.store.statements import run
+from tests.worker.helpers import Desk, working
+
+Conn = Connection[Any]
+BURY = """
+with gone as (delete from jobs returning *)
+insert into quarantine (alone, id, enqueued_at, run_at, deadline, gate, rank, attempt, failures, crashes, losses, postponements, bytes, queue,
+                        task, tenant, lock_key, reason, error_type, message, fingerprint, args)
+select alone, id, enqueued_at, run_at, deadline, gate, rank, 5, 5, 0, 0, 0, bytes, queue, task, tenant, lock_key, 'exhausted', 'ValueError',
+       'no', task || '|ValueError', args from gone"""
+
+
+def bury(conn: Conn) -> None:
+    """All live jobs have failed for good."""
+    conn.execute(BURY)
+
+
+def publish(app: App, conn: Conn) -> None:
+    from jobwell.core.published import publish as published
+
+    specs = {spec.name: published(spec) for spec in app.catalog}
+    run(conn, catalog.publish(app.database.statements, new_id(), specs, release="0"))
+
+
+async def test_i3_an_exhausted_job_is_retried_with_edited_arguments(app: App, conn: Conn) -> None:
+    """Case I3: a new budget, the history kept, who and when recorded, the original arguments kept."""
+
+    @app.task(name="mail", retry=Fixed("0s", attempts=5))
+    async def mail(email: str, day: date, copies: int = 1) -> str:
+        if "@" not in email:
+            raise ConnectionError(f"no way to {email}")
+        return f"{email} {day} {copies}"
+
+    desk = Desk(app, conn)
+    handle = mail.enqueue("ann-at-example", date(2030, 1, 31))
+    async with working(app):
+        await desk.settled()
+    assert conn.execute("select reason, attempt, failures from quarantine").fetchone() == ("exhausted", 5, 5)
+    done = triage.retry(
+        app.database, [handle.id], by="olga", why="a typing error", args={"email": "ann@example.org", "copies": 2}
+    )
+    assert (done.touched, done.refused) == (1, {})
+    assert conn.execute("select failures, state, deadline - run_at from jobs").fetchone() == (0, "ready", timedelta(days=1))
+    async with working(app):
+        await desk.settled()
+    assert await handle.aresult() == "ann@example.org 2030-01-31 2"
+    shown = run(conn, reads.one(app.database.statements, handle.id))
+    assert [row["outcome"] for row in shown["attempts"]] == [*["retrying"] * 4, "failed", "succeeded"]
+    (edit,) = shown["edits"]
+    assert (edit["by"], edit["why"], edit["args"]) == (
+        "olga", "a typing error", '{"email":"ann-at-example","day":{"$date":"2030-01-31"}}')  # fmt: skip
+    assert isinstance(edit["at"], datetime)
+    (row,) = conn.execute("select actor, action, target, detail from audit").fetchall()
+    assert row[:3] == ("olga", "quarantine.retry", str(handle.id))
+    assert row[3]["edited"] == ["copies", "email"]
+
+
+def test_arguments_that_stand_apart_are_edited_too(app: App, conn: Conn) -> None:
+    @app.task(name="letter")
+    def letter(text: str, n: int) -> None: ...
+
+    long, brief = letter.enqueue("x" * 5000, 1).id, letter.enqueue("y", 2).id
+    bury(conn)
+    assert triage.retry(app.database, [long, brief], by="olga", args={"n": 3}).touched == 2
+    assert conn.execute("select id, args::jsonb ->> 'n', length(args::text) > 5000 from payloads").fetchall() == [
+        (long, "3", True)
+    ]
+    bury(conn)
+    triage.retry(app.database, [long], by="olga", args={"text": "short"})
+    triage.retry(app.database, [brief], by="olga", args={"text": "z" * 9000})
+    rows = conn.execute("select id, args::text, bytes from jobs order by id").fetchall()
+    assert [(row[0], row[1]) for row in rows] == [(long, '{"text":"short","n":3}'), (brief, None)]
+    assert conn.execute("select id, length(args::text) from payloads").fetchall() == [(brief, rows[1][2])]
+    kept = conn.execute("select length(args::text) > 5000 from quarantine_edits where job_id = %s order by id", [long]).fetchall()
+    assert kept == [(True,), (True,)]
+
+
+def test_arguments_that_do_not_fit_are_refused_and_nothing_is_done(app: App, conn: Conn) -> None:
+    @app.task(name="letter", tenant="firm", lock=Lock("box"))
+    def letter(firm: str, box: int, note: str = "") -> None: ...
+
+    job = letter.enqueue("a", 1).id
+    bury(conn)
+    with pytest.raises(InvalidArguments, match="note is not an argument of letter; it has box, firm"):
+        triage.retry(app.database, [job], by="olga", args={"note": "x"})
+    publish(app, conn)
+    for args, sentence in (
+        ({"note": "a\x00"}, "cannot be stored"), ({"nots": 1}, "nots is not an argument"), ({"$version": 3}, "is not an argument"),
+        ({"firm": "b"}, "the tenant of letter goes by firm"), ({"box": 2}, "the lock of letter goes by box"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidArguments, match=sentence.replace("$", r"\$")):
+            triage.retry(app.database, [job], by="olga", args=args)
+    with pytest.raises(PayloadTooLarge):
+        triage.retry(app.database, [job], by="olga", args={"note": "x" * 300_000})
+    assert conn.execute("select count(*) from quarantine").fetchone() == (1,)
+    assert conn.execute("select (select count(*) from audit) + (select count(*) from quarantine_edits)").fetchone() == (0,)
+    assert triage.retry(app.database, [job], by="olga", args={"note": "x"}).touched == 1
+    again = triage.retry(app.database, [job], by="olga", args={"note": "x"})
+    assert (again.touched, list(again.refused.values())) == (0, ["it is ready: it needs no retry"])
+
+
+def test_at_a_pace_each_job_waits_for_its_turn_and_none_comes_in_a_bunch(app: App, conn: Conn) -> None:
+    @app.task(name="item", deadline="2h")
+    def item(n: int) -> None: ...
+
+    app.enqueue_many(item.job(n) for n in range(1200))
+    bury(conn)
+    total, bound = actions.preview(app.database, "quarantine.retry", Selection(task="item"))
+    done = actions.many(app.database, "quarantine.retry", bound, total=total, by="olga", pace=10.0)
+    assert (done.touched, done.finished) == (1200, True)
+    gaps = conn.execute(
+        "select min(gap), max(gap), count(*) from (select run_at - lag(run_at) over (order by run_at) as gap from jobs) g"
+    ).fetchone()
+    assert gaps is not None
+    assert timedelta(seconds=0.099) < gaps[0] <= timedelta(seconds=0.1) <= gaps[1] < timedelta(seconds=2)
+    assert conn.execute("select state, count(*), count(ready_at) from jobs group by 1 order by 1").fetchall() == [
+        ("ready", 1, 1), ("scheduled", 1199, 0)]  # fmt: skip
+    assert conn.execute("select min(deadline - run_at), max(deadline - run_at) from jobs").fetchone() == (timedelta(hours=2),) * 2
+    (row,) = actions.latest(app.database)
+    assert (row["verb"], row["state"], row["done"]) == (control.PACED, "done", 1200)  # an older release leaves it alone
+
+
+def test_a_paced_action_left_in_the_middle_goes_on_behind_its_last_turn(app: App, conn: Conn) -> None:
+    @app.task(name="item")
+    def item(n: int) -> None: ...
+
+    app.enqueue_many(item.job(n) for n in range(700))
+    bury(conn)
+    total, bound = actions.preview(app.database, "quarantine.retry", Selection(task="item"))
+    begin = control.begin(app.database.statements, "quarantine.retry", bound, actor="olga", why=None, total=total, pace=1.0)
+    action = run(conn, begin)
+    with conn.transaction():
+        assert run(conn, control.step(app.database.statements, action)) == (500, False)
+    (last,) = conn.execute("select max(run_at) from jobs").fetchone() or (None,)
+    assert actions.resume(app.database, action).touched == 200
+    assert conn.execute("select min(run_at) - %s from jobs where run_at > %s", [last, last]).fetchone() == (timedelta(seconds=1),)
+
+
+def test_named_jobs_go_back_at_a_pace_too(app: App, conn: Conn) -> None:
+    @app.task(name="item")
+    def item(n: int) -> None: ...
+
+    jobs = [item.enqueue(n).id for n in range(3)]
+    bury(conn)
+    assert triage.retry(app.database, jobs, by="olga", pace=0.5).touched == 3
+    assert conn.execute("select max(run_at) - min(run_at) from jobs").fetchone() == (timedelta(seconds=4),)
+    for wrong in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(InvalidArguments, match="pace"):
+            triage.retry(app.database, jobs, by="olga", pace=wrong)
+
+
+async def test_jobs_are_given_up_with_a_reason_by_a_durable_action(app: App, conn: Conn) -> None:
+    @app.task(name="item")
+    async def item(n: int) -> None:
+        raise Reject("bad", f"no {n}")
+
+    desk = Desk(app, conn)
+    app.enqueue_many(item.job(n) for n in range(20))
+    async with working(app):
+        await desk.settled()
+    total, bound = actions.preview(
+        app.database, "quarantine.discard", Selection(fingerprint=triage.named(app.database, group(app)))
+    )
+    for why in (None, " "):
+        with pytest.raises(InvalidArguments, match="say why"):
+            actions.many(app.database, "quarantine.discard", bound, total=total, by="olga", why=why)
+    done = actions.many(app.database, "quarantine.discard", bound, total=total, by="olga", why="over")
+    assert (done.touched, done.finished) == (20, True)
+    assert conn.execute("select state, count(*) from finished group by 1").fetchall() == [("failed", 20)]
+    (job,) = conn.execute("select id from finished limit 1").fetchone() or (new_id(),)
+    late = actions.named(app.database, "quarantine.discard", [job], by="olga", why="over")
+    assert list(late.refused.values()) == ["it is failed, and not in the quarantine"]
+    assert conn.execute("select action, detail ->> 'why' from audit order by id limit 1").fetchone() == (
+        "quarantine.discard.begin", "over")  # fmt: skip
+
+
+def group(app: App) -> str:
+    """The name of the only group."""
+    (row,) = triage.groups(app.database, Selection())
+    return str(row["group"])

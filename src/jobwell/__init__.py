@@ -1,6 +1,7 @@
 """Background jobs for business applications on PostgreSQL: nothing lost, nothing blindly repeated, everything visible."""
 
 from jobwell.app import App, Tasks
+from jobwell.core.breaker import Breaker
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
     BatchTooLarge,
@@ -14,6 +15,7 @@ from jobwell.core.errors import (
     NotFound,
     PayloadTooLarge,
     QueueFull,
+    ResourceUnavailable,
     ResultError,
     ResultExpired,
     ResultMismatch,
@@ -40,6 +42,7 @@ __all__ = [
     "App",
     "Backoff",
     "BatchTooLarge",
+    "Breaker",
     "Conflict",
     "Context",
     "DeclarationError",
@@ -62,6 +65,7 @@ __all__ = [
     "QueueFull",
     "Rate",
     "Reject",
+    "ResourceUnavailable",
     "ResultError",
     "ResultExpired",
     "ResultMismatch",

@@ -1,6 +1,8 @@
 """What workers tell the handlers of `@app.on(…)`: `from jobwell.events import JobQuarantined`. Each says when it is told."""
 
 from jobwell.core.events import (
+    BreakerClosed,
+    BreakerOpened,
     Event,
     JobCancelled,
     JobCrashed,
@@ -17,6 +19,8 @@ from jobwell.core.events import (
 )
 
 __all__ = [
+    "BreakerClosed",
+    "BreakerOpened",
     "Event",
     "JobCancelled",
     "JobCrashed",

@@ -8,10 +8,10 @@ from tests.architecture.helpers import SRC
 
 # fmt: off
 NAMES = [
-    "App", "Backoff", "BatchTooLarge", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "FailedJob", "Fixed",
-    "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
-    "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResultError", "ResultExpired", "ResultMismatch",
-    "ResultUnavailable", "Retries", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable",
+    "App", "Backoff", "BatchTooLarge", "Breaker", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "FailedJob",
+    "Fixed", "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
+    "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResourceUnavailable", "ResultError", "ResultExpired",
+    "ResultMismatch", "ResultUnavailable", "Retries", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable",
     "SyncContext", "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",
 ]
 # fmt: on

@@ -14,6 +14,7 @@ from tests.lab.conftest import Left
 TINY = {
     "drain": 300, "drain-2": 300, "enqueue-bulk": 300, "enqueue-single": 210, "enqueue-single-wake": 120,
     "enqueue-single-async": 120, "latency": 10, "io": 200, "lanes": 300, "memory": 400, "scale": 400, "pinned": 200,
+    "storm": 150,
 }  # fmt: skip
 HOST_ONLY = {
     "server_cpu_us",
@@ -55,7 +56,7 @@ def test_there_is_a_tiny_size_for_each() -> None:
     assert list(TINY) == list(SCENARIOS)
 
 
-@pytest.mark.parametrize("name", [name for name in TINY if name not in ("io", "memory", "scale", "pinned")])
+@pytest.mark.parametrize("name", [name for name in TINY if name not in ("io", "memory", "scale", "pinned", "storm")])
 def test_a_scenario(given: Settings, left: Left, name: str) -> None:
     result, _ = play(given, name)
     numbers(result)
@@ -113,4 +114,15 @@ def test_pinned(given: Settings, left: Left, monkeypatch: pytest.MonkeyPatch) ->
     order = ["before the snapshot", "after 0 s", "after 1 s", "released"]
     at = [next(number for number, line in enumerate(said) if line.startswith(words)) for words in order]
     assert all(one < other for one, other in itertools.pairwise(at))
+    assert left() == []
+
+
+def test_storm(given: Settings, left: Left) -> None:
+    result, _ = play(given, "storm", seconds=1)
+    found = numbers(result)
+    assert found["outage_s"] == 1
+    assert found["plain_refused"] >= 50
+    assert found["fewer_calls"] == pytest.approx(found["plain_refused"] / found["refused"])
+    assert found["attempts"] <= found["calls"]
+    assert found["plain_attempts"] == found["plain_calls"]
     assert left() == []

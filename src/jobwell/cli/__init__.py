@@ -23,6 +23,7 @@ All commands with examples: docs/cli.md"""
 _COMMANDS = {
     "actions": "actions:actions",
     "bench": "bench:bench",
+    "breakers": "breakers:breakers",
     "completion": "completion:completion",
     "demo": "demo:demo",
     "doctor": "doctor:doctor",

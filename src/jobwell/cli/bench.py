@@ -7,7 +7,7 @@ from jobwell.cli.output import json_out, output_option, table
 
 SCENARIOS = (
     "drain", "drain-2", "enqueue-bulk", "enqueue-single", "enqueue-single-wake", "enqueue-single-async", "latency", "io",
-    "lanes", "memory", "scale", "pinned",
+    "lanes", "memory", "scale", "pinned", "storm",
 )  # fmt: skip
 HELP = """\
 Measure this machine with its database, each scenario beside something to compare it with, in the same run.
@@ -27,6 +27,8 @@ memory                  200,000  what a worker takes, at rest and over all its j
 scale                 1,000,000  JOBS ready, JOBS scheduled, 2 × JOBS finished, 2,000 tenants, against an empty table;
                                  takes some minutes and gigabytes
 pinned                   20,000  the rate while another connection holds a snapshot open (--seconds 600 for ten minutes)
+storm                    10,000  jobs for a dependency that is down for two minutes (--seconds) and answers 503 with
+                                 Retry-After, behind a breaker, against growing pauses alone; takes some ten minutes
 
 Everything happens in a schema jobwell_bench of its own, for pinned in a database jobwell_bench_pinned; both are
 dropped at the end, also after Ctrl-C. What somebody else has made under such a name is refused and left alone. One
@@ -41,7 +43,9 @@ on stderr. Ratios hold on any machine; compare other figures only between runs o
 @click.command(help=HELP, short_help="Measure this machine with its database.")
 @click.argument("scenario", type=click.Choice(SCENARIOS), metavar="SCENARIO")
 @click.option("--jobs", type=click.IntRange(10, 10_000_000), help="How many (default: see the list).")
-@click.option("--seconds", type=click.FloatRange(1, 86_400), help="pinned: how long the snapshot is held.  [default: 60]")
+@click.option(
+    "--seconds", type=click.FloatRange(1, 86_400), help="pinned: how long the snapshot is held (60); storm: the outage (120)."
+)
 @click.option("--limits", is_flag=True, help="With a limit and a rate on everything, never reached: what they cost.")
 @click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True, help="Runs; medians with lowest and highest.")
 @output_option
@@ -55,7 +59,9 @@ def bench(
     from jobwell.lab.bench.scenarios import measure
 
     if seconds is not None and not KNOWN[scenario].lasts:
-        raise click.UsageError(f"{scenario} ends when its jobs are done, so --seconds says nothing there; it is for pinned")
+        raise click.UsageError(
+            f"{scenario} ends when its jobs are done, so --seconds says nothing there; it is for pinned and storm"
+        )
     settings = setting.load({"database_url": database_url})
     runs = []
     for number in range(repeat):

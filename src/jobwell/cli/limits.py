@@ -34,15 +34,21 @@ def list_limits(output: str, database_url: str | None, schema: str | None) -> in
     Examples:
       jobwell limits list
     """
+    from jobwell.actions import breakers
     from jobwell.actions import limits as actions
+    from jobwell.cli.breakers import stated
 
-    rows = actions.listed(_database(database_url, schema))
+    database = _database(database_url, schema)
+    rows = actions.listed(database)
     if output == "json":
         json_out(rows)
     elif output == "csv":
         csv_out(rows, CSV_COLUMNS)
     else:
         table("", [row_of(row) for row in rows], COLUMNS, "nothing is limited")
+        for row in breakers.listed(database):
+            if row["state"] != "closed":
+                say(f"the breaker of {row['resource']} is {stated(row)}")
     return 0
 
 
@@ -152,19 +158,24 @@ def show(name: str, kind: Any, output: str, database_url: str | None, schema: st
     \b
     Exit codes: 3 nobody knows such a thing · 4 it is several; write task:NAME, queue:NAME, …
     """
+    from jobwell.actions import breakers
     from jobwell.actions import limits as actions
+    from jobwell.cli.breakers import stated
 
     database = _database(database_url, schema)
     found, named = actions.find(database, name, kind)
     rows = actions.on(database, found, named)
     used, wait, jobs = actions.uses(database, found, named)
+    broken = breakers.on(database, named) if found == "resource" else None
     held = next((row for row in actions.held(database) if (row["kind"], row["name"]) == (found, named)), None)
     if output == "json":
         rate = {"in_use": used, "seconds_to_next": wait, "jobs": jobs}
-        json_out({"kind": found, "name": named, "held": held, "limits": rows, **rate})
+        json_out({"kind": found, "name": named, "held": held, "breaker": broken, "limits": rows, **rate})
         return 0
     if held:
         say(f"held by {held['held_by']} since {shown(held['held_at'])}: {held['held_why'] or 'no reason given'}")
+    if broken:
+        say(f"its breaker is {stated(broken)}")
     if not rows:
         say(f"the {found} {named} has no limit")
     for row in rows:

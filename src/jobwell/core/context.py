@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 import orjson
 
 from jobwell.core import log_fields
+from jobwell.core.duration import Duration, seconds
 from jobwell.core.ids import new_id
 
 
@@ -20,11 +23,44 @@ class BoundLogger(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
+class ResourceCall(Protocol):
+    """One use of a resource.
+
+    Attributes:
+        timeout: seconds that it may take: what was asked for, capped by what is left of the job's time.
+    """
+
+    timeout: float
+
+
+class LocalCall:
+    """The same in a task that is called directly: nothing is counted and nothing is stopped."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout = float("inf") if timeout is None else timeout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+
+Calling = Callable[[str, float | None], Any]
+
+
 class _Attempt:
     """What both contexts share."""
 
     __slots__ = (
         "_began",
+        "_calls",
         "_cancelled",
         "_deadline_in",
         "_logger",
@@ -48,6 +84,7 @@ class _Attempt:
         deadline_in: float | None,
         monotonic: Callable[[], float],
         meta: str | None = None,
+        calls: Calling | None = None,
     ) -> None:
         self.id = id
         self.task = task
@@ -59,6 +96,7 @@ class _Attempt:
         self._began = monotonic()
         self._cancelled = False
         self._meta = meta
+        self._calls = calls
         self._logger: BoundLogger | None = None
 
     @classmethod
@@ -96,6 +134,10 @@ class _Attempt:
             self._logger = BoundLogger(logging.getLogger(f"jobwell.task.{self.task}"), fields)
         return self._logger
 
+    def _call(self, resource: str, timeout: Duration | None) -> Any:
+        allowed = None if timeout is None else seconds(timeout, "timeout")
+        return LocalCall(allowed) if self._calls is None else self._calls(resource, allowed)
+
     def tell_to_stop(self) -> None:
         """For the worker: `cancelled` is true from now on."""
         self._cancelled = True
@@ -106,8 +148,39 @@ class Context(_Attempt):
 
     __slots__ = ()
 
+    def call(self, resource: str, timeout: Duration | None = None) -> AbstractAsyncContextManager[ResourceCall]:
+        """Use a resource: `async with ctx.call("smtp", timeout="10s"): …`. How the block ends feeds the resource's breaker.
+
+        Args:
+            resource: that the task names in `resources=`.
+            timeout: for the block: capped by what is left of the job's time limit and deadline, which is also the default.
+
+        Raises:
+            DeclarationError: the task does not name the resource.
+            ResourceUnavailable: the breaker is open: not caught, it hands the job back, which spends no attempt.
+            TimeoutError: the block took longer.
+        """
+        made: AbstractAsyncContextManager[ResourceCall] = self._call(resource, timeout)
+        return made
+
 
 class SyncContext(_Attempt):
     """The context of a plain task: the first parameter annotated `SyncContext` receives it."""
 
     __slots__ = ()
+
+    def call(self, resource: str, timeout: Duration | None = None) -> AbstractContextManager[ResourceCall]:
+        """Use a resource: `with ctx.call("smtp", timeout="10s") as call: smtplib.SMTP(host, timeout=call.timeout)`.
+
+        A plain function cannot be interrupted: give `call.timeout` (seconds) to the library that makes the call.
+
+        Args:
+            resource: that the task names in `resources=`.
+            timeout: capped by what is left of the job's time limit and deadline, which is also the default.
+
+        Raises:
+            DeclarationError: the task does not name the resource.
+            ResourceUnavailable: the breaker is open: not caught, it hands the job back, which spends no attempt.
+        """
+        made: AbstractContextManager[ResourceCall] = self._call(resource, timeout)
+        return made

@@ -20,6 +20,7 @@ JobwellError
 │   ├── ResultExpired        it succeeded, and its result was kept no longer
 │   ├── ResultUnavailable    it succeeded, and its result was never stored
 │   └── ResultMismatch       its result is there and does not fit the task's type any more
+├── ResourceUnavailable      the breaker of a resource is open; the job goes back and spends no attempt
 ├── NotFound                 no such job, queue, …
 ├── Conflict                 the thing is not in a state in which this can be done
 └── WorkerError              a worker process cannot go on
@@ -233,6 +234,26 @@ class ResultMismatch(ResultError):
     def __init__(self, message: str, *, raw: str) -> None:
         super().__init__(message)
         self.raw = raw
+
+
+class ResourceUnavailable(JobwellError):
+    """The breaker of a resource is open, so `ctx.call` did not begin. Raised inside a task; there it may be caught.
+
+    Not caught, it hands the job back, which has spent no attempt, and goes on when the breaker lets it.
+
+    Args:
+        message: the sentence.
+        resource: its name.
+        retry_in: seconds until the breaker lets the next one try, as far as this worker knows.
+    """
+
+    def __init__(self, message: str, *, resource: str, retry_in: float) -> None:
+        super().__init__(message)
+        self.resource = resource
+        self.retry_in = retry_in
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, vars(self))
 
 
 class NotFound(JobwellError):

@@ -4,6 +4,7 @@ They are for counters, logs and chats. What must happen after a job is a job of 
 
 Event
 ├── WorkerStarted, WorkerStopping, LeaseLost
+├── BreakerOpened, BreakerClosed
 └── JobEvent
     ├── JobStarted
     ├── JobSucceeded
@@ -69,6 +70,34 @@ class LeaseLost(Event):
 
     why: str
     running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerOpened(Event):
+    """The breaker of a resource was opened by its calls: told once, by the worker that wrote it down. Not by operators.
+
+    Attributes:
+        resource: its name.
+        why: a sentence.
+        until: when single jobs may try again.
+    """
+
+    resource: str
+    why: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerClosed(Event):
+    """The breaker of a resource was closed, since a probe went well: told once, by the worker that wrote it down.
+
+    Attributes:
+        resource: its name.
+        why: a sentence.
+    """
+
+    resource: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

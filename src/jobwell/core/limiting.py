@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping
 
+from jobwell.core.breaker import Breaker, Guard, check_budget
 from jobwell.core.catalog import Catalog
 from jobwell.core.errors import DeclarationError
 from jobwell.core.failed import check_follow_up
@@ -18,11 +19,19 @@ class Limiting:
 
     def __init__(self) -> None:
         self._resources: dict[str, tuple[Limit, ...]] = {}
+        self._guards: dict[str, Guard | None] = {}
         self._queue_limits: dict[str, tuple[Limit, ...]] = {}
         self._tenants: list[Declared] = []
 
     def resource(
-        self, name: str, *, concurrency: int | None = None, rate: Rates | None = None, limits: Iterable[Limit] = ()
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: Rates | None = None,
+        limits: Iterable[Limit] = (),
+        breaker: Breaker | None = None,
+        retry_budget: float | None = None,
     ) -> None:
         """Declare a thing that must not be overloaded: `app.resource("sms-gateway", concurrency=5, rate="300/min")`.
 
@@ -34,12 +43,25 @@ class Limiting:
             concurrency: jobs that use it at once, in the whole fleet.
             rate: how often one may start: "10/s", or several windows: ("10/s", "1000/h"). No window ever holds more.
             limits: more of them, or for each host, process or tenant: `Limit(rate="1/s", per="tenant")`.
+            breaker: closes the resource's gates while its calls fail; it is fed by `ctx.call(name)` in the tasks.
+            retry_budget: retries of what failed in `ctx.call(name)`, for each first attempt: with 0.2 one in five. What is
+                above it is put off, not lost; a few are always granted.
 
         Raises:
             DeclarationError: it is declared already in another way, or a value is out of range.
         """
         check_name(name, "resource")
+        if breaker is not None and not isinstance(breaker, Breaker):
+            raise DeclarationError(f"breaker={breaker!r} must be a Breaker, such as Breaker(failures=0.5, open='10s')")
+        guard = Guard(breaker, check_budget(retry_budget)) if breaker is not None or retry_budget is not None else None
         self._declare(self._resources, "resource", name, given(concurrency, rate, limits))
+        if self._guards.setdefault(name, guard) != guard:
+            raise DeclarationError(f"resource {name!r} is declared twice, with different breakers or budgets")
+
+    @property
+    def guards(self) -> Mapping[str, Guard | None]:
+        """Breaker and retry budget of each declared resource; None: it has neither."""
+        return self._guards
 
     def limit_queue(
         self, queue: str, *, concurrency: int | None = None, rate: Rates | None = None, limits: Iterable[Limit] = ()
@@ -96,6 +118,10 @@ class Limiting:
             DeclarationError: a task names a resource that is not declared.
         """
         rows = [row for name, limits in self._resources.items() for row in declared("resource", name, limits)]
+        # A resource with a breaker always has a row: by it the claim knows that something may be closed.
+        bare = {name for name, guard in self._guards.items() if guard is not None and guard.breaker is not None}
+        bare -= {row.name for row in rows if row.per == "fleet"}
+        rows += [Declared("resource", name) for name in sorted(bare)]
         rows += [row for name, limits in self._queue_limits.items() for row in declared("queue", name, limits)]
         for spec in self.catalog:
             check_follow_up(spec, self.catalog)

@@ -49,6 +49,18 @@ class Limited:
         return self.concurrency is not None and self.used >= self.concurrency
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The breaker of a resource, open until then or being probed; `by` an operator, or None: its calls failed."""
+
+    resource: str
+    state: str
+    at: datetime
+    until: datetime
+    why: str | None
+    by: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What the store says about a job and its surroundings, at `now`.
@@ -73,6 +85,7 @@ class Facts:
         before, before_state: the job that goes first, where its lock keeps order.
         holds: on its task, resources and tenant.
         limits: those that have no room.
+        broken: breakers of its resources that are not closed.
         pace_above, pace_lane: jobs a second that ended in its queue, and in its lane, in the last minutes; None: too few to tell.
     """
 
@@ -126,6 +139,7 @@ class Facts:
     before_state: str | None = None
     holds: tuple[Held, ...] = ()
     limits: tuple[Limited, ...] = ()
+    broken: tuple[Broken, ...] = ()
     pace_above: float | None = None
     pace_lane: float | None = None
 
@@ -216,6 +230,7 @@ def _hindered(facts: Facts) -> Iterator[Because]:
         yield Because("paused", f"{what} paused by {facts.paused_by}, for {_since(facts, facts.paused_at)}{why}.{ends}"
                       f" `jobwell queues resume {name}` lets it go on.")  # fmt: skip
     yield from (_held(facts, hold) for hold in facts.holds)
+    yield from (_broken(facts, breaker) for breaker in facts.broken)
     if not facts.live:
         yield Because("no_worker", "No worker lives; start one with `jobwell worker module:app`.")
     elif not facts.serving:
@@ -234,6 +249,17 @@ def _held(facts: Facts, hold: Held) -> Because:
         f"The {hold.kind} {hold.name!r} is held by {hold.by}, for {_since(facts, hold.at)}{why}.{ends}"
         f" `jobwell resume {hold.kind} {hold.name}` lets it go on.",
     )
+
+
+def _broken(facts: Facts, breaker: Broken) -> Because:
+    since, why = _since(facts, breaker.at), breaker.why or "no reason given"
+    who = f"{breaker.by} opened it {since} ago: {why}" if breaker.by else f"opened {since} ago: {why}"
+    close = f"`jobwell breakers close {breaker.resource}` lets all go on at once"
+    if breaker.state == "probing":
+        return Because("breaker_probing", f"The breaker of {breaker.resource!r} ({who}) lets single jobs try; it closes as soon"
+                       f" as one goes well. {close}.")  # fmt: skip
+    return Because("breaker_open", f"The breaker of {breaker.resource!r} is open until {_at(breaker.until)} ({who}); then single"
+                   f" jobs try. Waiting costs no attempt. {close}.")  # fmt: skip
 
 
 def _queued(facts: Facts) -> Iterator[Because]:

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from jobwell.core.errors import NotFound
 from jobwell.core.why import CAP, Because, Facts, explain
-from jobwell.store import limits
+from jobwell.store import breakers, limits
 from jobwell.store.statements import Program, Statements
 
 SLOTS = ("slots", "busy", "pooled", "cost", "fitting", "heavy", "held", "held_why")
 KEY = ("skips", "key_wait", "before", "before_state")
-LATER = {*SLOTS[2:], *KEY, "tenant", "holds", "limits", "pace_above", "pace_lane"}  # found by statements of their own
+LATER = {*SLOTS[2:], *KEY, "tenant", "holds", "limits", "broken", "pace_above", "pace_lane"}  # found by statements of their own
 _NAMES = (*(field.name for field in dataclasses.fields(Facts) if field.name not in LATER), "tenant")
 PAGES = 256  # of the youngest finished jobs, looked at for their pace
 LATELY = 300.0
@@ -30,6 +30,7 @@ def facts(statements: Statements, job: UUID) -> Program[Facts]:
     found = dict(zip(_NAMES, rows[0], strict=True))
     if found["ended_at"] is None and found["state"] != "running":
         found["holds"] = yield from limits.holding(statements, job)
+        found["broken"] = yield from breakers.before(statements, job)
     if found["state"] == "ready":
         (slots,) = yield statements("why.slots", id=job)
         if slots[3] is not None:  # it is still there

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from random import random
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from jobwell.client import correlation
 from jobwell.core import text
@@ -24,7 +24,7 @@ from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
 from jobwell.core.envelope import version_of
 from jobwell.core.error_rules import Rules
-from jobwell.core.errors import JobwellError
+from jobwell.core.errors import JobwellError, ResourceUnavailable
 from jobwell.core.outcome import (
     RESULT_NOT_KEPT,
     Cancelled,
@@ -47,8 +47,10 @@ from jobwell.core.retry import Match, matching, next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
+from jobwell.worker.calls import Calls, gone_back
 from jobwell.worker.executors.children import CannotStart, Children
 from jobwell.worker.executors.kept import Died, TooMuchMemory
+from jobwell.worker.executors.threads import Plain
 from jobwell.worker.failures import MESSAGE_LIMIT, failure_of, said, trace_of
 from jobwell.worker.middleware import Middleware, compose
 
@@ -73,6 +75,7 @@ class Attempt:
         apart: whether it runs in a child process.
         known: what its plain function has returned or raised, as soon as it has.
         kill: ends that child at once; None where there is none.
+        calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
     """
 
     job: Claimed
@@ -87,6 +90,9 @@ class Attempt:
     apart: bool = False
     known: tuple[Any, BaseException | None] | None = None
     kill: Callable[[], None] | None = None
+    calls: Calls | None = None
+    called: set[str] = field(default_factory=set)
+    failed_in: str | None = None
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.
@@ -107,13 +113,6 @@ class Attempt:
             self.running.cancel()
 
 
-class Plain(Protocol):
-    """Where plain functions run: on threads, or in a child on its main one."""
-
-    def submit(self, call: Callable[[], Any]) -> Awaitable[Any]:
-        """Run it; its result or its error."""
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all attempts of a worker share."""
@@ -124,6 +123,7 @@ class Surroundings:
     result_limit: int
     now: Callable[[], datetime]
     children: Children | None = None
+    calls: Calls | None = None
 
 
 def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:
@@ -144,6 +144,7 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     """
     if attempt.apart and around.children is not None:
         return await _apart(attempt, around.children, around.now)
+    attempt.calls = around.calls
     refusal = _open(attempt)
     if refusal is not None:
         return refusal
@@ -236,7 +237,7 @@ def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
     kind = Context if spec.coroutine else SyncContext
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
-        monotonic=time.monotonic, meta=job.meta,
+        monotonic=time.monotonic, meta=job.meta, calls=partial(attempt.calls.begin, attempt) if attempt.calls else None,
     )  # fmt: skip
 
 
@@ -292,6 +293,8 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return Failed(Reason.REJECTED, failure, text.clean(said(error.code), 200))
     if isinstance(error, Snooze):
         return _snoozed(attempt, error, now)
+    if isinstance(error, ResourceUnavailable):
+        return gone_back(error, _remaining(attempt))
     if isinstance(error, Retry):
         # A subclass may have forgotten to call ours.
         return _again(attempt, failure_of(error, "temporary"), getattr(error, "after", None), now)
@@ -357,6 +360,8 @@ def _again(
             )
             failure = replace(failure, message=told)
         return Failed(Reason.DEADLINE, failure)
+    if attempt.failed_in is not None and attempt.calls is not None:
+        plan = attempt.calls.paced(attempt, plan, _remaining(attempt))
     return Retrying(plan.delay, failure, plan.note or note)
 
 

@@ -15,6 +15,7 @@ import jobwell
 from jobwell.app import App
 from jobwell.core.errors import StoreUnavailable
 from jobwell.core.published import publish
+from jobwell.store import breakers
 from jobwell.store import catalog as published
 from jobwell.store import limits as declared
 from jobwell.store.database import Database
@@ -57,6 +58,7 @@ class Start:
         self._worker = worker
         self._catalog = app.catalog
         self._limits = app.limits_declared()
+        self._guards = app.guards
         self._queues = queues
         self._slots = slots
         self._children = children
@@ -112,6 +114,7 @@ class Start:
             program = published.publish(database.statements, self._worker, specs, release=jobwell.__version__, former=former)
             await arun(conn, program)
             await arun(conn, declared.publish(database.statements, self._worker, self._catalog, self._limits))
+            await arun(conn, breakers.declare(database.statements, self._guards))
             if self._children:
                 await arun(conn, verbs.keeps_children(self._worker, children=self._children))
 

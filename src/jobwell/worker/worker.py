@@ -6,6 +6,7 @@
 * heartbeat: renews the lease, passes wake-ups on, watches the loop
 * limits: stops what is over its time
 * orders: what operators tell: cancelled jobs, and to end
+* breakers: what calls of resources told, and which are not to be called
 * pools: the slots shared between queues, where there is something to share
 * due, rescue, prune, bulk: housekeeping, done by any worker
 """
@@ -33,6 +34,8 @@ from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.apart import make_children, what_runs_apart
 from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
+from jobwell.worker.breakers import Breakers
+from jobwell.worker.calls import Calls
 from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.events import OUTCOMES, Hub
@@ -185,8 +188,11 @@ class Worker:
         self._children = make_children(self._app, self._threads, self._now)
         self._handler_threads = Threads(asyncio.get_running_loop())  # a slow handler is no stuck job
         hub = self._hub = Hub(self._app.handlers, self._handler_threads, self.id, self._now)
+        calls = self._calls = Calls(self._app.guards, self._now)
+        if self._children is not None:
+            self._children.calls = calls
         around = Surroundings(
-            self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children
+            self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children, calls
         )
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,
@@ -235,6 +241,10 @@ class Worker:
             make("bulk", Bulk(database.statements, self._claims).tick, vital=False), make("unknown", unknown.tick, vital=False),
             make("orders", orders.tick), make("threads", self._watch_threads),
         ]  # fmt: skip
+        if any(self._app.guards.values()):
+            kept = Breakers(database.statements, self._claims, self._calls, opened=self._wake_fetcher, tell=self._hub.tell)
+            self._loops.append(breakers := make("breakers", kept.tick, vital=False))
+            self._calls.urgent = lambda: self._watch.on_loop(breakers.wake)
         if self._pools is not None:
             shared = PoolsLoop(self._pools, self._claims, self._workers, self.id, self._wake_fetcher)
             self._loops.append(make("pools", shared.tick, vital=False))

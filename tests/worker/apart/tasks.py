@@ -244,3 +244,16 @@ def bounded(word: str, n: int) -> Any:
 def small(n: int) -> None:
     """Hold so many bytes."""
     fill(n)
+
+
+app.resource("gateway", retry_budget=1)
+
+
+@app.task(name="calling", executor="process", resources=("gateway",), retry=QUICK)
+def calling(ctx: SyncContext, calls: int) -> float:
+    """Call a resource so often, the last time in vain."""
+    for _ in range(calls - 1):
+        with ctx.call("gateway", timeout=2) as call:
+            given = call.timeout
+    with ctx.call("gateway"):
+        raise Reject("answered", str(given)) if calls == 2 else ConnectionError("away")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from jobwell import App
-from tests.worker.apart.tasks import acpu, bounded, cpu, hurried
+from tests.waiting import auntil
+from tests.worker.apart.tasks import acpu, bounded, calling, cpu, hurried
 from tests.worker.helpers import Desk, working
 
 
@@ -99,3 +100,13 @@ async def test_pages_that_copies_share_count_once(app: App, desk: Desk) -> None:
     async with working(app):
         found = await desk.end(bounded.enqueue("share", 100_000_000))
     assert (found["state"], found["result"]) == ("succeeded", "400000000")
+
+
+async def test_what_calls_of_resources_told_comes_with_the_outcome(app: App, desk: Desk) -> None:
+    async with working(app):
+        assert (await desk.end(calling.enqueue(2)))["message"] == "2.0"
+        await auntil(lambda: desk.one("select good, bad, firsts from breakers where resource = 'gateway'") == (2, 0, 1))
+        await desk.end(calling.enqueue(3))  # three attempts, each with two that went well
+        await auntil(
+            lambda: desk.one("select good, bad, firsts, retries from breakers where resource = 'gateway'") == (8, 3, 2, 2)
+        )

@@ -12,6 +12,7 @@ from jobwell.lab.bench.pinned import pinned
 from jobwell.lab.bench.place import Bench, Say, open_bench
 from jobwell.lab.bench.result import Result
 from jobwell.lab.bench.scale import scale
+from jobwell.lab.bench.storm import storm
 from jobwell.settings import Settings
 
 
@@ -45,6 +46,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "memory": Scenario(200_000, memory),
     "scale": Scenario(1_000_000, scale),
     "pinned": Scenario(20_000, pinned, own_database=True, lasts=True),
+    "storm": Scenario(10_000, storm, lasts=True),
 }
 
 

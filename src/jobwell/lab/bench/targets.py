@@ -68,4 +68,5 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         _at_least("lowest_ratio", 0.5, "of the rate before the snapshot, in the worst window: slower by a factor of two at most"),
         _at_most("recovery_s", 120, "from the release to nine tenths of the rate before, without help"),
     ),
+    "storm": (_at_least("fewer_calls", 10, "calls during the outage without a breaker, for each with one"),),
 }

@@ -1,4 +1,4 @@
--- version: 6
+-- version: 7
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -94,6 +94,13 @@ declare
   gates_closed boolean;
   any_gate_closed boolean;
 begin
+  -- Gates whose resource has an open breaker are closed, as held ones are. Whoever has a breaker has a limit, and comes here.
+  if exists (select from jobwell.breakers b where b.state = 'open') then
+    open_gates := array(
+      select g from unnest(p_gates) g where not exists (
+        select from jobwell.breakers b join jobwell.gates k on k.gate = g and b.resource = any (k.resources)
+         where b.state = 'open' and b.until > (select jobwell.now())));
+  end if;
   if lightest > 1 and exists (select from jobwell.limits_in_force f where f.kind = 'tenant' and f.name = '*' and f.weight is not null) = false then
     lightest := 1;
   end if;

@@ -1,14 +1,17 @@
--- version: 4
+-- version: 5
 -- Limits, rates, weights and holds. docs/limits-and-rates.md tells it in words.
 --
 -- A limit has subjects: the thing itself ('resource:sms'), or that thing on a host, in a process, for a tenant. What is in use of a
 -- subject stands in limit_uses and changes only under an advisory lock of the subject, in the commit of the claim that lets jobs
 -- in. Nobody gives anything back: a job that has ended is not running under that claim any more, and so does not count.
 
--- Each limit as it counts at this moment: what an operator has set goes before what code has declared.
+-- Each limit as it counts at this moment: what an operator has set goes before what code has declared. A resource whose breaker
+-- has been open for its time is probed: so many jobs of it at once, in the whole fleet.
 create or replace view jobwell.limits_in_force as
 select l.kind, l.name, l.per,
-       case when o.counts and l.override ? 'concurrency' then (l.override ->> 'concurrency')::integer else l.concurrency end as concurrency,
+       least(case when o.counts and l.override ? 'concurrency' then (l.override ->> 'concurrency')::integer else l.concurrency end,
+             case when l.kind = 'resource' and l.per = 'fleet' then (
+               select b.probes from jobwell.breakers b where b.resource = l.name and b.state = 'open' and b.until <= (select jobwell.now())) end) as concurrency,
        case when o.counts and l.override ? 'rates' then nullif(l.override -> 'rates', 'null')::json else l.rates end as rates,
        case when o.counts and l.override ? 'weight' then (l.override ->> 'weight')::double precision else l.weight end as weight
   from jobwell.limits l

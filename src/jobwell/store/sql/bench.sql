@@ -16,6 +16,10 @@ select exists (select from jobwell.jobs);
 -- name: span
 select extract(epoch from max(finished_at) - min(started_at))::float8, count(*) from jobwell.finished;
 
+-- name: spent
+-- Jobs that have succeeded, and the attempts that all of them took.
+select count(*), coalesce(sum(attempt), 0)::bigint from jobwell.finished where state = 'succeeded';
+
 -- name: results
 select result::text from jobwell.finished where result is not null;
 

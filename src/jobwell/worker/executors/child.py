@@ -29,6 +29,7 @@ import orjson
 from jobwell.core.outcome import Outcome, dumped
 from jobwell.store.jobs import Claimed
 from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.calls import Calls
 from jobwell.worker.clock import Clock
 from jobwell.worker.executors.threads import deliver
 from jobwell.worker.loading import load_app
@@ -185,7 +186,8 @@ class Child:
 
     def _work(self, attempt: Attempt) -> None:
         around = Surroundings(
-            self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._clock.now
+            self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._clock.now,
+            calls=Calls(self._app.guards, self._clock.now),
         )  # fmt: skip
         if not _plain(attempt):
             run_loop(self._attend(attempt, around))
@@ -216,7 +218,8 @@ class Child:
             leave_if_copy(self.pid, failure.traceback if failure is not None else "")
             with self._guard:
                 self._attempt = self._loop = None
-        self._say({"outcome": None if outcome is None else dumped(outcome), "busy": self._main.busy})
+        told = around.calls.dumped() if around.calls is not None else []
+        self._say({"outcome": None if outcome is None else dumped(outcome), "busy": self._main.busy, "calls": told})
         self._answered = True
 
     def _in_copy(self) -> None:

@@ -20,6 +20,7 @@ import orjson
 
 from jobwell.core.outcome import Cancelled, Outcome, Released
 from jobwell.store.jobs import Claimed
+from jobwell.worker.calls import Calls
 from jobwell.worker.executors.kept import Died, Kept, NotTaken
 from jobwell.worker.executors.threads import Threads
 
@@ -64,6 +65,7 @@ class Children:
         self._working: dict[str, Kept] = {}
         self._coming: list[asyncio.Future[Kept]] = []  # starts that nobody waits for any more
         self._closed = False
+        self.calls: Calls | None = None  # told what calls of resources came to
 
     async def run(
         self, row: Claimed, claim_id: UUID, memory: int | None, begun: Callable[[], None] = lambda: None
@@ -112,6 +114,7 @@ class Children:
         order = orjson.dumps({"of": of, "row": row._asdict(), "claim_id": claim_id, "now": self._now().timestamp()})
         tell: Callable[[], object] = partial(asyncio.get_running_loop().call_soon_threadsafe, begun)
         self._working[of] = kept
+        terms = self.calls.terms() if self.calls is not None else {}
         exchange: asyncio.Future[Outcome | None] = self._threads.submit(lambda: kept.exchange(order, of, memory, tell))
         cancelled: asyncio.CancelledError | None = None
         kill_at = float("inf")
@@ -133,6 +136,8 @@ class Children:
             if cancelled is not None and isinstance(error, Died | NotTaken):
                 raise cancelled from None
             raise
+        if self.calls is not None:
+            self.calls.heard(kept.calls, terms)
         self._give_back(kept, asked=cancelled is not None)
         if isinstance(outcome, Cancelled):
             if cancelled is not None:

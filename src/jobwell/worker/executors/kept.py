@@ -62,6 +62,7 @@ class Kept:
         jobs: how many it was given.
         killed_for: why we killed it; empty where we did not.
         spoiled: it still runs something of a job whose attempt is over.
+        calls: what calls of its last job told of resources.
     """
 
     process: Any
@@ -70,6 +71,7 @@ class Kept:
     jobs: int = 0
     killed_for: str = ""
     spoiled: bool = False
+    calls: list[dict[str, Any]] = field(default_factory=list)
     _talking: threading.Lock = field(default_factory=threading.Lock)
     _reaping: threading.Lock = field(default_factory=threading.Lock)
 
@@ -156,7 +158,7 @@ class Kept:
                         taken = True
                         begun()
                     else:
-                        self.spoiled = said["busy"]
+                        self.spoiled, self.calls = said["busy"], said["calls"]
                         return None if said["outcome"] is None else loaded(said["outcome"])
                 elif ready:
                     break

@@ -6,11 +6,18 @@ The standard pool does not do: it cannot replace a stuck thread, and it joins st
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 Work = tuple[Callable[[], Any], "asyncio.Future[Any]", contextvars.Context]
+
+
+class Plain(Protocol):
+    """Where plain functions run: on threads, or in a child on its main one."""
+
+    def submit(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        """Run it; its result or its error."""
 
 
 class Threads:

@@ -72,6 +72,13 @@ def test_one_sentence_says_what_happened(failed: Failed, conn: "Connection[Any]"
     assert failed.find(timedelta(seconds=1)).sentence(UTC).startswith("None failed since ")
 
 
+def test_a_name_cannot_look_like_a_line_of_the_report(failed: Failed) -> None:
+    failed.put(2, tenant="acme\n\n     99  99.0%  all\n         jobwell quarantine discard --all")
+    shown = failed.write(failed.find(group_by="tenant"), "text").decode()
+    assert not [line for line in shown.splitlines() if line.strip().startswith("jobwell")]
+    assert "(no command:" in shown
+
+
 @pytest.mark.parametrize(
     ("by", "names"),
     [

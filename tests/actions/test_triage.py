@@ -4,7 +4,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from psycopg import Connection
+from psycopg import Connection, connect
 
 from jobwell import App, Fixed, Lock, Reject
 from jobwell.actions import jobs as actions
@@ -12,7 +12,7 @@ from jobwell.actions import triage
 from jobwell.core.errors import InvalidArguments, PayloadTooLarge
 from jobwell.core.filters import Selection
 from jobwell.core.ids import new_id
-from jobwell.store import catalog, control, reads
+from jobwell.store import catalog, control, quarantine, reads
 from jobwell.store.statements import run
 from tests.worker.helpers import Desk, working
 
@@ -187,6 +187,38 @@ async def test_jobs_are_given_up_with_a_reason_by_a_durable_action(app: App, con
     assert list(late.refused.values()) == ["it is failed, and not in the quarantine"]
     assert conn.execute("select action, detail ->> 'why' from audit order by id limit 1").fetchone() == (
         "quarantine.discard.begin", "over")  # fmt: skip
+
+
+def test_a_job_that_somebody_else_holds_is_not_let_go_with_its_old_arguments(
+    app: App, conn: Conn, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is free again when the retry comes, and was not edited."""
+
+    @app.task(name="mail")
+    def mail(email: str) -> None: ...
+
+    job = mail.enqueue("wrong").id
+    bury(conn)
+    holder = connect(database_url)
+    holder.execute(f"select from {app.settings.schema}.quarantine for update")  # type: ignore[arg-type]
+    before = quarantine.retry
+
+    def retry(*given: Any, **more: Any) -> Any:
+        holder.rollback()
+        return before(*given, **more)
+
+    monkeypatch.setattr(quarantine, "retry", retry)
+    done = triage.retry(app.database, [job], by="olga", args={"email": "right"})
+    holder.close()
+    assert (done.touched, list(done.refused)) == (0, [job])
+    assert conn.execute("select count(*) from quarantine").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("pace", [0.0, -1.0, 1e-9, float("nan"), float("inf")])
+def test_what_is_no_pace_is_refused_before_anything_is_begun(app: App, conn: Conn, pace: float) -> None:
+    with pytest.raises(InvalidArguments, match="nothing was done"):
+        actions.many(app.database, "quarantine.retry", Selection(), total=1, by="olga", pace=pace)
+    assert conn.execute("select count(*) from bulk_actions").fetchone() == (0,)
 
 
 def group(app: App) -> str:

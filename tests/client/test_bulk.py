@@ -368,3 +368,21 @@ async def test_a_task_cancelled_when_the_copy_has_just_begun_rolls_back_in_silen
     assert not caplog.records
     await aapp.aenqueue_many(note.job(n) for n in range(300))
     assert count(conn) == 300
+
+
+@pytest.mark.parametrize("many", [1, 300])
+def test_texts_are_the_same_whatever_the_encoding_of_the_callers_connection(app: App, database_url: str, many: int) -> None:
+    """By an INSERT and by a COPY, whose texts the server reads in the connection's encoding."""
+
+    @app.task(tenant="branch")
+    def greet(branch: str, text: str) -> None: ...
+
+    with psycopg.connect(database_url, client_encoding="LATIN1") as caller:
+        app.enqueue_many([greet.job("Zürich", "é" * 2000) for _ in range(many)], conn=caller)
+    with psycopg.connect(database_url) as conn:
+        table = app.settings.schema
+        found = conn.execute(
+            f"select distinct j.tenant, coalesce(j.args, p.args) ->> 'text' = repeat('é', 2000) from {table}.jobs j"  # type: ignore[arg-type]
+            f" left join {table}.payloads p on p.id = j.id"
+        ).fetchall()
+    assert found == [("Zürich", True)]

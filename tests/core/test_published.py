@@ -203,6 +203,12 @@ def test_large_integers_keep_their_digits(app: App) -> None:
     assert stored == {"a": {"$int": str(value)}}
 
 
+@pytest.mark.parametrize("value", [{"$int": 10**30}, {"$date": "\ud800"}, {"$date": "a\x00"}])
+def test_a_tag_with_what_cannot_be_stored_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidArguments, match="cannot be stored"):
+        published.stored_form({"a": value})
+
+
 def test_a_nest_is_refused() -> None:
     value: Any = 1
     for _ in range(70):

@@ -82,6 +82,14 @@ async def test_a_lost_and_a_crashed_attempt_say_so(store: Store, hand: Hand) -> 
     assert "its worker vanished · again at once" in lost[-1].text
 
 
+async def test_who_gave_a_job_up_and_why_is_the_end(app: App, store: Store, hand: Hand) -> None:
+    job = store.put_new(1)[0]
+    await turn(store, hand, FAILED)
+    actions.named(app.database, "quarantine.discard", [job], by="olga", why="the campaign is over")
+    found = texts(store, job)
+    assert found[-1].startswith("over: discarded by olga: the campaign is over")
+
+
 async def test_what_waits_for_its_time_says_when_and_what_runs_says_where(store: Store, hand: Hand) -> None:
     (later,) = store.put_new(delay=60.0)
     assert [event.event for event in events(store, later)] == ["enqueued", "due"]

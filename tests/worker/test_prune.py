@@ -223,12 +223,17 @@ async def test_failed_jobs_wait_for_ever_unless_a_setting_says_how_long(app: App
     desk.conn.execute("delete from upkeep")  # the worker may have ended in the middle of its round
     assert await prune.tick() == EVERY
     assert desk.one("select count(*) from quarantine") == 3
+    # A person has said that one of them waits.
+    desk.conn.execute(
+        "update quarantine set fingerprint = 'other' where id = (select id from quarantine order by id desc limit 1)"
+    )
+    desk.conn.execute("insert into quarantine_groups (fingerprint, state, set_by) values ('other', 'waiting', 'olga')")
     link = Link(app.database, "test")
     statements = app.database.statements
     keeping = Prune(UpkeepVerbs(statements), WorkerVerbs(statements), link, 5 * DAY, failed=30 * DAY)
     assert await keeping.tick() == EVERY
     await link.close()
-    assert desk.one("select count(*) from quarantine") == 1
+    assert desk.one("select count(*) from quarantine") == 2
     (note,) = set(desk.all("select note from finished where state = 'failed'"))
     assert note.startswith("discarded by retention: nobody has decided for 30d (quarantine_keep)")
-    assert desk.one("select actor || ' ' || action || ' ' || target from audit") == "retention quarantine.discard 2 jobs"
+    assert desk.one("select actor || ' ' || action || ' ' || target from audit") == "retention quarantine.discard 1 jobs"

@@ -18,6 +18,7 @@ from jobwell.store.database import Database
 from jobwell.store.statements import run
 
 Told = Callable[[int], None]
+SLOWEST, FASTEST = 0.0001, 100_000  # jobs in a second
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,25 @@ def many(
         What was done; `finished` is False where another process has taken the action over.
 
     Raises:
+        InvalidArguments: the pace is out of range. Nothing was done.
         StoreUnavailable: the database went away. What is done is done, and a worker goes on with the rest when it is back.
     """
     _check_reason(verb, why)
+    check_pace(pace)
     begin = control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id, to=to, pace=pace)
     with database.connect("actions") as conn, database.telling(), conn.transaction():
         action = run(conn, begin)
     return resume(database, action, told=told)
+
+
+def check_pace(pace: float | None) -> None:
+    """Refuse what is no pace.
+
+    Raises:
+        InvalidArguments: it is not from about one in three hours to 100,000 in a second.
+    """
+    if pace is not None and not SLOWEST <= pace <= FASTEST:
+        raise InvalidArguments(f"pace={pace!r} must be from {SLOWEST} to {FASTEST:,} jobs in a second; nothing was done", "pace")
 
 
 def resume(database: Database, action: UUID, *, told: Told = lambda _: None) -> Done:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import orjson
 
-from jobwell.actions.jobs import Done, refusal
+from jobwell.actions.jobs import Done, check_pace, refusal
 from jobwell.core.envelope import version_of
 from jobwell.core.errors import InvalidArguments, NotFound
 from jobwell.core.filters import Selection
@@ -95,7 +95,7 @@ def retry(
     Returns:
         What was done, and for each job that it could not be done to, why not.
     """
-    _check_pace(pace)
+    check_pace(pace)
     edited = {name: stored_form(value, name) for name, value in (args or {}).items()}
     statements, wanted = database.statements, list(dict.fromkeys(ids))
     touched: set[UUID] = set()
@@ -106,8 +106,9 @@ def retry(
             piece = wanted[at : at + quarantine.PIECE]
             with conn.transaction():
                 run(conn, control.brief(statements))
-                if edited:
-                    run(conn, _edit(statements, piece, edited, by=by, why=why, limit=database.settings.payload_limit))
+                if edited:  # a job that could not be edited is not let go: it would run with what it has
+                    limit = database.settings.payload_limit
+                    piece = run(conn, _edit(statements, piece, edited, by=by, why=why, limit=limit))
                 moved, start = run(conn, quarantine.retry(statements, Selection(ids=piece), pace=pace, start=start))
                 if moved:
                     target = str(moved[0]) if len(moved) == 1 else f"{len(moved)} jobs"
@@ -121,14 +122,9 @@ def retry(
     return Done(len(touched), refused=refused)
 
 
-def _check_pace(pace: float | None) -> None:
-    if pace is not None and not 0.001 <= pace <= 100_000:
-        raise InvalidArguments(f"pace={pace!r} must be from 0.001 to 100,000 jobs in a second; nothing was done", "pace")
-
-
 def _edit(
     statements: Statements, ids: Sequence[UUID], edited: Mapping[str, Any], *, by: str, why: str | None, limit: int
-) -> Program[None]:
+) -> Program[list[UUID]]:
     made = []
     known: dict[str, Published | None] = {}
     for job, task, stored in (yield from quarantine.arguments(statements, ids)):
@@ -140,6 +136,7 @@ def _edit(
         made.append((job, _merged(job, task, stored, edited, known[task])))
         check_size(task, len(made[-1][1].encode()), limit)
     yield from quarantine.edit(statements, made, actor=by, why=why)
+    return [job for job, _ in made]
 
 
 def _merged(job: UUID, task: str, stored: str | None, edited: Mapping[str, Any], known: Published | None) -> str:

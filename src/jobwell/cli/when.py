@@ -83,12 +83,15 @@ class Moment(click.ParamType[datetime | timedelta]):
         """Read it; a time without a zone is UTC, as the lists show it."""
         from jobwell.core.duration import seconds
         from jobwell.core.errors import DeclarationError
+        from jobwell.core.job import FIRST_YEAR, LAST_YEAR
 
         if isinstance(value, datetime | timedelta):
             return value
         try:
             if str(value)[:4].isdigit() and "-" in value:
                 found = datetime.fromisoformat(value)
+                if not FIRST_YEAR < found.year < LAST_YEAR:
+                    self.fail(f"{value!r} is too far away: the years are {FIRST_YEAR + 1} to {LAST_YEAR - 1}", param, ctx)
                 return found if found.tzinfo else found.replace(tzinfo=UTC)
             return timedelta(seconds=seconds(value))
         except DeclarationError as error:

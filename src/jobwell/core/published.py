@@ -183,6 +183,12 @@ def stored_form(value: Any, path: str = "", depth: int = 0) -> Any:
     if isinstance(value, dict):
         first = next(iter(value), "")
         if first in TAGS:
+            try:
+                storable_form = "\\u0000" not in orjson.dumps(value).decode()
+            except (TypeError, ValueError):
+                storable_form = False
+            if not storable_form:
+                raise InvalidArguments(f"{path}: what stands behind {first} cannot be stored", path)
             return value
         if not any(name.startswith("$") for name in value):
             encode(dict.fromkeys(value), {}, path)  # the names

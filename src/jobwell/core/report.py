@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from jobwell.core.text import visible
+from jobwell.core.text import flat, visible
 
 BY: Final = ("reason", "task", "error", "tenant", "queue", "fingerprint", "code", "initiator")
 COLUMNS: Final = (
@@ -154,7 +154,9 @@ class Summary:
         """The command that retries just the jobs of a group, whatever fails meanwhile."""
         given = {name: value for name, value in self.wanted.filters().items() if value is not None}
         given[self.wanted.group_by] = group.name
-        options = " ".join(f"--{name}={shlex.quote(visible(value))}" for name, value in given.items())
+        if any(flat(value) != value for value in given.values()):
+            return "(no command: a name in it holds characters that cannot be typed; jobwell quarantine groups has another)"
+        options = " ".join(f"--{name}={shlex.quote(value)}" for name, value in given.items())
         period = f"--since={_iso(self.since)} --until={_iso(self.until)}"
         return f"jobwell quarantine report {options} {period} -f ids | xargs -r jobwell quarantine retry"
 
@@ -181,7 +183,7 @@ class Summary:
 
 def named(group: Mapping[str, Any], by: str) -> str:
     """The name of a group for people."""
-    return visible(group["group"]) or f"(no {by})"
+    return flat(group["group"]) or f"(no {by})"
 
 
 def carried(job: Mapping[str, Any]) -> str:

@@ -50,6 +50,11 @@ def check_storable(**texts: str | None) -> None:
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+def flat(value: str) -> str:
+    """As `visible`, on one line: what stands in it cannot look like a line of its own."""
+    return visible(value).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", "\N{REPLACEMENT CHARACTER}")
+
+
 def visible(value: str) -> str:
     """The text for a terminal: what would steer it, or hide what stands there, is replaced. Line feeds and tabs stay."""
     return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", value.replace("\r\n", "\n"))

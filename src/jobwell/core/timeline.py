@@ -16,6 +16,7 @@ ACTIONS: Final = {
     "jobs.retry": "asked for the next attempt now",
     "jobs.priority": "changed its priority",
     "quarantine.retry": "took it back from the quarantine",
+    "quarantine.discard": "gave it up",
 }
 TOLD: Final = 200  # characters of an error
 _PATIENCE = timedelta(seconds=1)  # within which a job that is due at once is claimed or not; no step of its own
@@ -38,7 +39,7 @@ class Event:
     Attributes:
         at: when.
         event: enqueued, due, began, the outcome of an attempt (succeeded, failed, retrying, snoozed, released, crashed, lost,
-            cancelled), quarantined, or action.
+            cancelled), quarantined, discarded, or action.
         text: a line for people.
         facts: for programs.
     """
@@ -77,7 +78,9 @@ def timeline(
     events = [_enqueued(found, actions)]
     attempts = found["attempts"]
     if not any(row["next_at"] for row in attempts) and found["run_at"] - found["enqueued_at"] > _PATIENCE:
-        events.append(Event(found["run_at"], "due", "due, as its caller asked"))
+        paced = any(action.detail.get("pace") for action in actions)
+        if found["ended_at"] is None or found["run_at"] <= found["ended_at"]:
+            events.append(Event(found["run_at"], "due", "due, in its turn" if paced else "due, as its caller asked"))
     elif found["state"] in ("scheduled", "retrying"):
         events.append(Event(found["run_at"], "due", "due for the next attempt"))
     for row in attempts:
@@ -144,6 +147,10 @@ def _acted(action: Action) -> Event:
     why, to = action.detail.get("why"), action.detail.get("to")
     words = f"{action.actor} {ACTIONS.get(action.action, action.action)}"
     words += f" to {to}" if to is not None else ""
+    if action.detail.get("edited"):
+        words += f" with other arguments ({', '.join(map(str, action.detail['edited']))})"
+    if action.detail.get("pace"):
+        words += f", {action.detail['pace']:g} jobs a second"
     words += f": {_line(why)}" if why else ""
     return Event(action.at, "action", words, {"action": action.action, "actor": action.actor, "why": why})
 
@@ -157,6 +164,8 @@ def _end(found: Mapping[str, Any]) -> Iterator[Event]:
         told = any(row["outcome"] in ("failed", "retrying") for row in found["attempts"])
         words += f" · {_line(found['message'])}" if found["message"] and not told else ""
         yield Event(ended, "quarantined", words, {"reason": found["reason"], "code": found["code"]})
+    elif found["state"] == "failed" and ended is not None:
+        yield Event(ended, "discarded", f"over: {_line(found['note'])}" if found["note"] else "over", {"note": found["note"]})
     elif found["state"] == "cancelled" and not any(row["outcome"] == "cancelled" for row in found["attempts"]):
         words = f"cancelled while it waited: {found['note']}" if found["note"] else "cancelled while it waited"
         yield Event(ended, "cancelled", words, {"note": found["note"]})

@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 
 from jobwell.core.report import COLUMNS, FORMULA, Summary, carried, named
-from jobwell.core.text import visible
+from jobwell.core.text import flat, visible
 
 Jobs = Iterable[Mapping[str, Any]]
 
@@ -41,7 +41,7 @@ def _job_line(job: Mapping[str, Any], zone: tzinfo | None) -> str:
         str(job["id"]), f"{job['failed_at'].astimezone(zone):%Y-%m-%d %H:%M:%S}", job["task"], job["tenant"],
         job["code"] or job["reason"], _line(job["message"] or job["error_type"] or "", 120), carried(job),
     ]  # fmt: skip
-    return f"{'  '.join(visible(part) for part in parts if part)}\n"
+    return f"{'  '.join(flat(part) for part in parts if part)}\n"
 
 
 def _line(value: str, longest: int) -> str:

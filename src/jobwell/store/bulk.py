@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 from jobwell.core.errors import EnqueueError, TransactionMisuse
 from jobwell.core.job import NewJob
 from jobwell.core.spread import Spread
-from jobwell.store.copying import Rows, blocks, payload
+from jobwell.store.copying import Rows, blocks, encoding_of, payload
 from jobwell.store.jobs import INLINE, insert
 from jobwell.store.statements import OwnAsyncCursor, OwnCursor, Program, Query, Statements, aask, arun, ask, run
 
@@ -133,9 +133,9 @@ class Feed:
         if piece:
             yield self._take(piece)
 
-    def rows(self, now: datetime) -> Iterator[bytes]:
+    def rows(self, now: datetime, encoding: str) -> Iterator[bytes]:
         """The rows of one COPY: to the end of the stream, of the piece, or of the room for large payloads."""
-        row = Rows(now, self.meta, self.queues).row
+        row = Rows(now, self.meta, self.queues, encoding).row
         self.head, self.large = [], []
         spread, piece = self._spread, self._piece()
         if spread is not None:
@@ -191,8 +191,9 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
 def _copy(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
     run(conn, feed.begin(statements))
     [(now,)] = ask(conn, statements("jobs.now"))
+    encoding = encoding_of(conn)
     while not feed.ended:
-        filled = blocks(feed.rows(now))
+        filled = blocks(feed.rows(now, encoding))
         ahead = next(filled, None)  # an eager feed reads its piece here, before the connection is in COPY
         run(conn, feed.same(statements))
         with OwnCursor(conn) as cursor:
@@ -201,7 +202,7 @@ def _copy(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                     copy.write(block)
             if feed.large:
                 with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                    for block in blocks(map(payload, feed.large)):
+                    for block in blocks(payload(job, encoding) for job in feed.large):
                         copy.write(block)
         feed.stored = len(feed.ids) // 16
 
@@ -227,8 +228,9 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
 async def _acopy(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
     await arun(conn, feed.begin(statements))
     [(now,)] = await aask(conn, statements("jobs.now"))
+    encoding = encoding_of(conn)
     while not feed.ended:
-        filled = blocks(feed.rows(now))
+        filled = blocks(feed.rows(now, encoding))
         ahead = next(filled, None)
         await arun(conn, feed.same(statements))
         async with OwnAsyncCursor(conn) as cursor:
@@ -237,7 +239,7 @@ async def _acopy(conn: "AsyncConnection[Any]", statements: Statements, feed: Fee
                     await copy.write(block)
             if feed.large:
                 async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
-                    for block in blocks(map(payload, feed.large)):
+                    for block in blocks(payload(job, encoding) for job in feed.large):
                         await copy.write(block)
         feed.stored = len(feed.ids) // 16
 

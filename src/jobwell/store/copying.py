@@ -6,9 +6,13 @@ What many jobs of one call have in common, from the queue to the gate and from t
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 from jobwell.core.job import NewJob
 from jobwell.store.jobs import INLINE
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\x00" + bytes(8)  # no flags, no extension
 TRAILER = b"\xff\xff"
@@ -29,8 +33,14 @@ _MICROSECOND = timedelta(microseconds=1)
 _STATES = {True: _LENGTH(5) + b"ready", False: _LENGTH(9) + b"scheduled"}
 
 
-def _text(value: str) -> bytes:
-    encoded = value.encode()
+def encoding_of(conn: "Connection[Any] | AsyncConnection[Any]") -> str:
+    """In which texts go to the server: a caller's connection may have another one than UTF-8."""
+    found = conn.info.encoding
+    return "utf-8" if found == "ascii" else found  # as the driver does: a server without an encoding takes the bytes as they are
+
+
+def _text(value: str, encoding: str) -> bytes:
+    encoded = value.encode(encoding)
     return _LENGTH(len(encoded)) + encoded
 
 
@@ -45,21 +55,26 @@ class Rows:
         now: the database's time, at which the jobs are enqueued.
         meta: what all of them carry.
         queues: takes up those that have work at once.
+        encoding: of the connection.
     """
 
-    def __init__(self, now: datetime, meta: str | None, queues: set[str]) -> None:
+    def __init__(self, now: datetime, meta: str | None, queues: set[str], encoding: str) -> None:
+        self._encoding = encoding
         self._now = now
         self._queues = queues
-        self._meta = _NULL if meta is None else _text(meta)
+        self._meta = _NULL if meta is None else _text(meta, encoding)
         self._fronts: dict[tuple[str, str, int, int], bytes] = {}
         self._ends: dict[float, bytes] = {}  # by deadline, of jobs that are due
 
     def row(self, job: NewJob) -> bytes:
         """Of one job. It was checked when it was made, so its texts can be stored."""
+        encoding = self._encoding
         key = (job.queue, job.task, job.rank, job.gate)
         front = self._fronts.get(key)
         if front is None:
-            front = self._fronts[key] = _text(job.queue) + _text(job.task) + _RANK(2, job.rank) + _GATE(8, job.gate)
+            front = self._fronts[key] = (
+                _text(job.queue, encoding) + _text(job.task, encoding) + _RANK(2, job.rank) + _GATE(8, job.gate)
+            )
         if job.run_at or job.delay:
             end = self._end_of(job)
         else:
@@ -69,7 +84,7 @@ class Rows:
                     self._ends.clear()
                 end = self._ends[job.deadline] = self._end(self._now, job.deadline)
             self._queues.add(job.queue)
-        tenant, key_of_lock, args = job.tenant.encode(), job.lock_key.encode(), job.args.encode()
+        tenant, key_of_lock, args = job.tenant.encode(encoding), job.lock_key.encode(encoding), job.args.encode(encoding)
         return b"".join((
             _BEGIN, job.id.bytes, front, _LENGTH(len(tenant)), tenant, _LENGTH(len(key_of_lock)), key_of_lock,
             _SIZE(4, job.size), _LENGTH(len(args)) + args if job.size <= INLINE else _NULL, end,
@@ -100,7 +115,7 @@ def blocks(rows: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(block) + TRAILER
 
 
-def payload(job: NewJob) -> bytes:
+def payload(job: NewJob, encoding: str) -> bytes:
     """The row of large arguments."""
-    args = job.args.encode()
+    args = job.args.encode(encoding)
     return b"".join((_PAIR, job.id.bytes, _LENGTH(len(args)), args))

@@ -103,7 +103,7 @@ select id from taken;
 -- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved, and with a
 -- pace (jobs in a second) the moment after the last of them: each waits as scheduled for its own, so nothing has to stay alive.
 -- It counts as enqueued now, so that the deadline keeps its length however often this is done; the id tells the first time.
--- The deadline counts from the moment at which the job may run.
+-- The deadline counts from the moment at which the job may run; so the wait for a turn is part of its length in the next retry.
 with clock as materialized (select jobwell.now() as now),
 chosen as (
   select q.id from jobwell.quarantine q

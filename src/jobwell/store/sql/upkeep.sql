@@ -21,7 +21,11 @@ with gone as (
 select count(*)::integer from gone;
 
 -- name: old_failed
-select q.id from jobwell.quarantine q where q.failed_at < (select jobwell.now()) - make_interval(secs => :seconds) order by q.failed_at limit :limit;
+-- Not of a group of which somebody has said that it is looked at, or waits for something.
+select q.id from jobwell.quarantine q
+ where q.failed_at < (select jobwell.now()) - make_interval(secs => :seconds)
+   and not exists (select from jobwell.quarantine_groups g where g.fingerprint = q.fingerprint and g.state in ('looked at', 'waiting'))
+ order by q.failed_at limit :limit for update of q skip locked;
 
 -- name: delete_old_edits
 -- Arguments as they were before somebody edited them, of jobs that are nowhere any more.

@@ -156,17 +156,18 @@ class Move:
     extends: bool = False
 
 
-def decide(rule: Breaker, at: Standing, *, asked: float | None = None, said: str = "") -> Move | None:
+def decide(rule: Breaker, at: Standing, *, asked: float | None = None, ago: float = 0.0, said: str = "") -> Move | None:
     """What follows from what was told; None: it stays as it is.
 
     Args:
         rule: the declared one.
         at: how it stands.
-        asked: seconds from now for which the resource asked not to be called.
+        asked: seconds for which the resource asked not to be called.
+        ago: seconds since it asked.
         said: the last error, in a few words.
     """
-    if asked is not None and asked > 0:
-        return _paused(at, asked, said)
+    if asked is not None and asked > ago:
+        return _paused(at, asked, ago, said)
     last = f"; the last one: {said}" if said else ""
     if at.state == "closed":
         calls = at.good + at.bad
@@ -184,10 +185,10 @@ def _opened(rule: Breaker, at: Standing, why: str) -> Move:
     return Move(at.now + timedelta(seconds=rule.opens_for(at.opens)), at.opens + 1, why)
 
 
-def _paused(at: Standing, asked: float, said: str) -> Move | None:
+def _paused(at: Standing, asked: float, ago: float, said: str) -> Move | None:
     held = min(asked, LONGEST_ASKED)
     cut = "" if held == asked else f", cut to {text(held)}"
-    until = at.now + timedelta(seconds=held)
+    until = at.now + timedelta(seconds=held - ago)
     why = f"it asked not to be called for {text(asked)}{cut}" + (f": {said}" if said else "")
     if at.state != "open":
         return Move(until, at.opens + 1, why)

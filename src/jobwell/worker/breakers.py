@@ -80,9 +80,11 @@ class Breakers:
         if rule is None:
             return
         mine = [tally for resource, tally in taken if resource == at.resource]
-        wishes = [tally.asked_until for tally in mine if tally.asked_until is not None]
-        asked = max(wishes) - time.monotonic() if wishes else None
-        to = decide(rule, at, asked=asked, said=next((tally.said for tally in mine if tally.said), ""))
+        wish = Tally(said=next((tally.said for tally in mine if tally.said), ""))
+        for tally in mine:
+            if tally.asked is not None:
+                wish.wishes(tally.asked, tally.asked_at)
+        to = decide(rule, at, asked=wish.asked, ago=time.monotonic() - wish.asked_at, said=wish.said)
         if to is None:
             return
         changed = await arun(conn, breakers.move(self._statements, at, to))

@@ -39,7 +39,8 @@ class Tally:
 
     Attributes:
         term: of the breaker when they began.
-        asked_until: monotonic time before which the resource asked not to be called.
+        asked: seconds for which the resource asked not to be called, the wish that ends last.
+        asked_at: the monotonic time when it did.
         said: the last error.
     """
 
@@ -48,13 +49,19 @@ class Tally:
     bad: int = 0
     firsts: int = 0
     retries: int = 0
-    asked_until: float | None = None
+    asked: float | None = None
+    asked_at: float = 0.0
     said: str = ""
+
+    def wishes(self, asked: float, at: float) -> None:
+        """It asked not to be called."""
+        if self.asked is None or at + asked > self.asked_at + self.asked:
+            self.asked, self.asked_at = asked, at
 
     @property
     def wish(self) -> "Tally":
         """The same without what is counted."""
-        return Tally(self.term, asked_until=self.asked_until, said=self.said)
+        return Tally(self.term, asked=self.asked, asked_at=self.asked_at, said=self.said)
 
 
 @dataclass(slots=True)
@@ -158,7 +165,7 @@ class Calls:
             tally.firsts += first
             tally.said = said or tally.said
             if asked is not None:
-                tally.asked_until = max(tally.asked_until or 0.0, time.monotonic() + asked)
+                tally.wishes(asked, time.monotonic())
             known = self.known.get(resource)
             if known is not None:
                 known.firsts += first
@@ -216,26 +223,24 @@ class Calls:
             tally.firsts += more.firsts
             tally.retries += more.retries
             tally.said = more.said or tally.said
-            if more.asked_until is not None:
-                tally.asked_until = max(tally.asked_until or 0.0, more.asked_until)
+            if more.asked is not None:
+                tally.wishes(more.asked, more.asked_at)
 
     def dumped(self) -> list[dict[str, Any]]:
         """In a child process: what its calls told, as plain data for the worker."""
         now = time.monotonic()
         return [
             {"resource": resource, "good": tally.good, "bad": tally.bad, "firsts": tally.firsts, "retries": tally.retries,
-             "asked": None if tally.asked_until is None else tally.asked_until - now, "said": tally.said}
+             "asked": tally.asked, "ago": now - tally.asked_at, "said": tally.said}
             for resource, tally in self.take()
         ]  # fmt: skip
 
     def heard(self, told: list[dict[str, Any]], terms: Mapping[str, int]) -> None:
         """From a child process. `terms` are those of the time when it began. From any thread."""
         for each in told:
-            resource, asked = str(each["resource"]), each["asked"]
-            until = None if asked is None else time.monotonic() + float(asked)
-            tally = Tally(
-                terms.get(resource, 1), each["good"], each["bad"], each["firsts"], each["retries"], until, str(each["said"])
-            )
+            resource, at = str(each["resource"]), time.monotonic() - each["ago"]
+            counts = {name: each[name] for name in ("good", "bad", "firsts", "retries", "asked", "said")}
+            tally = Tally(terms.get(resource, 1), asked_at=at, **counts)
             if self.guards.get(resource) is not None:
                 self._add(resource, tally)
                 self.urgent()

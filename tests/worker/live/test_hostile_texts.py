@@ -72,8 +72,11 @@ async def test_nothing_that_is_raised_kills_the_worker(app: App, start: Start, b
     working = await start()
     end = await books.ended(job)
     tries = 5 if body is HOSTILE["a Retry without a wish"] else 3  # that one is known to pass
-    assert (end["state"], end["reason"], end["attempt"]) == ("failed", "exhausted", tries)
-    assert books.history(job) == ["retrying"] * (tries - 1) + ["failed"]
+    if body is HOSTILE["RecursionError"]:  # a mistake in the code: it would be made again
+        assert (end["state"], end["reason"], end["attempt"]) == ("failed", "rejected", 1)
+    else:
+        assert (end["state"], end["reason"], end["attempt"]) == ("failed", "exhausted", tries)
+        assert books.history(job) == ["retrying"] * (tries - 1) + ["failed"]
     assert (await books.ended(await well.aenqueue()))["result"] == "well"
     assert await working.stop() == 0
 

@@ -200,7 +200,7 @@ def test_a_job_that_somebody_else_holds_is_not_let_go_with_its_old_arguments(
     job = mail.enqueue("wrong").id
     bury(conn)
     holder = connect(database_url)
-    holder.execute(f"select from {app.settings.schema}.quarantine for update")  # type: ignore[arg-type]
+    holder.execute(f"select from {app.settings.schema}.quarantine for update")  # type: ignore[arg-type]  a name of ours
     before = quarantine.retry
 
     def retry(*given: Any, **more: Any) -> Any:

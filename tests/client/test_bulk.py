@@ -382,7 +382,7 @@ def test_texts_are_the_same_whatever_the_encoding_of_the_callers_connection(app:
     with psycopg.connect(database_url) as conn:
         table = app.settings.schema
         found = conn.execute(
-            f"select distinct j.tenant, coalesce(j.args, p.args) ->> 'text' = repeat('é', 2000) from {table}.jobs j"  # type: ignore[arg-type]
+            f"select distinct j.tenant, coalesce(j.args, p.args) ->> 'text' = repeat('é', 2000) from {table}.jobs j"  # type: ignore[arg-type]  a name of ours
             f" left join {table}.payloads p on p.id = j.id"
         ).fetchall()
     assert found == [("Zürich", True)]

@@ -16,7 +16,14 @@ RULE = Breaker(failures=0.5, window="30s", at_least=10, open="10s", longest="2m"
 COUNTS = st.integers(0, 1000)
 
 
-def standing(*, open: bool = False, until: float | None = None, opens: int = 0, good: int = 0, bad: int = 0) -> Standing:  # noqa: A002
+def standing(
+    *,
+    open: bool = False,  # noqa: A002  as people say it
+    until: float | None = None,
+    opens: int = 0,
+    good: int = 0,
+    bad: int = 0,
+) -> Standing:
     moment = None if until is None else NOW + timedelta(seconds=until)
     return Standing("sms", open, 1, moment, opens, good, bad, 0, 0, NOW)
 

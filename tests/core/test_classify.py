@@ -85,7 +85,7 @@ def test_a_class_that_nobody_named_is_judged_by_its_response(status: Any, asked:
 
 def test_a_status_alone_may_mean_anything() -> None:
     error = RuntimeError()
-    error.status = 404  # type: ignore[attr-defined]
+    error.status = 404  # type: ignore[attr-defined]  no error has one by itself
     assert classify(error).kind == "unknown"
 
 

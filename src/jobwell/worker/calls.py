@@ -25,6 +25,7 @@ from jobwell.core.error_rules import Rules
 from jobwell.core.errors import DeclarationError, JobwellError, ResourceUnavailable
 from jobwell.core.outcome import Reject, Released, Retry, Snooze, after_seconds
 from jobwell.core.retry import Plan
+from jobwell.worker.failures import said as spoken
 
 if TYPE_CHECKING:
     from jobwell.worker.attempt import Attempt
@@ -193,7 +194,7 @@ class Calls:
             self._tallies.setdefault((resource, self.term(resource)), Tally(self.term(resource))).retries += 1
             if known is not None:
                 known.retries += 1
-        wait = put_off(guard.budget, guard.window, firsts=firsts, retries=retries, uniform=random())  # noqa: S311
+        wait = put_off(guard.budget, guard.window, firsts=firsts, retries=retries, uniform=random())  # noqa: S311  it only spreads
         if wait is None or wait <= plan.delay or (remaining is not None and wait >= remaining):
             return plan
         note = f"put off by {duration_text(wait)}: the retry budget of {resource} is spent"
@@ -300,7 +301,7 @@ class Call:
         told, asked = self._judged(error)
         if told == "bad":
             attempt.failed_in = self._resource
-        said = "" if error is None or told != "bad" else text.clean(_words(error), SAID_LIMIT)
+        said = "" if error is None or told != "bad" else text.clean(f"{type(error).__name__}: {spoken(error)}", SAID_LIMIT)
         self._calls.ended(self._resource, self._term, told, first=first, asked=asked, said=said)
 
     def _judged(self, error: BaseException | None) -> tuple[Told | None, float | None]:
@@ -308,7 +309,7 @@ class Call:
         if isinstance(error, Reject | Snooze):
             return "good", None
         if isinstance(error, Retry):
-            return "bad", self._asked(error.after)
+            return "bad", self._asked(getattr(error, "after", None))  # a subclass may have forgotten to call ours
         if error is not None and not isinstance(error, Exception):  # cancelled: by the job's own time limit, or not its fault
             return ("bad" if self._attempt.stopped == "timeout" else None), None
         if isinstance(error, JobwellError):
@@ -329,19 +330,12 @@ class Call:
             return None  # what cannot be read is no wish; the failure counts all the same
 
 
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  an error of the user's, which may raise when it is read
-        return type(error).__name__
-
-
 def gone_back(error: ResourceUnavailable, remaining: float | None) -> Released:
     """What becomes of a job whose resource is not to be called: it waits behind the closed gate, and spends no attempt.
 
     Also where the error is raised by hand it does not come back at once; and it is never kept past its deadline by this.
     """
-    delay = min(max(error.retry_in, SHORTEST_BACK), LONGEST_BACK) * (1 + 0.1 * random())  # noqa: S311
+    delay = min(max(error.retry_in, SHORTEST_BACK), LONGEST_BACK) * (1 + 0.1 * random())  # noqa: S311  it only spreads
     if remaining is not None and delay >= remaining:
         delay = 0.0
     return Released(text.clean(error.message, SAID_LIMIT), delay)

@@ -292,3 +292,21 @@ async def test_a_decision_that_could_not_be_stored_is_not_lost(
         await auntil(is_open(books))
     assert failed
     assert await auntil(lambda: "the breaker of sms is open until" in caplog.text)
+
+
+async def test_a_retry_that_has_forgotten_its_wish_fails_as_itself(app: App, start: Start, books: Books) -> None:
+    class Forgetful(Retry):
+        def __init__(self) -> None:
+            Exception.__init__(self, "not now")
+
+    app.resource("sms", breaker=RULE)
+
+    @app.task(name="send", resources=("sms",), retry=Fixed("0s", attempts=1))
+    async def send(ctx: Context) -> None:
+        async with ctx.call("sms", timeout="5s"):
+            raise Forgetful
+
+    job = await send.aenqueue()
+    await start()
+    end = await books.ended(job)
+    assert (end["reason"], end["message"]) == ("exhausted", "not now")

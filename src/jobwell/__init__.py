@@ -1,6 +1,6 @@
 """Background jobs for business applications on PostgreSQL: nothing lost, nothing blindly repeated, everything visible."""
 
-from jobwell.app import App, Tasks
+from jobwell.app import App
 from jobwell.core.breaker import Breaker
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
@@ -35,6 +35,7 @@ from jobwell.core.pools import Pool
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed, Retries
 from jobwell.core.task import Lock
+from jobwell.tasks import Tasks
 
 __version__ = "0.1.0"
 

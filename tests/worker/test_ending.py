@@ -10,8 +10,8 @@ from jobwell.core.ids import new_id
 from jobwell.core.outcome import Succeeded
 from jobwell.store.jobs import Claimed, JobVerbs
 from jobwell.store.link import Link
-from jobwell.worker.attempt import Attempt, begin
 from jobwell.worker.finisher import Finisher
+from jobwell.worker.record import Attempt, begin
 from tests.waiting import apause
 from tests.worker.helpers import Desk, working
 

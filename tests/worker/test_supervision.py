@@ -12,8 +12,9 @@ from jobwell.core.ids import new_id
 from jobwell.runtime import loop as loop_module
 from jobwell.runtime.loop import Loop
 from jobwell.store.workers import WorkerVerbs
+from jobwell.worker.ending import EXIT_FAILED, EXIT_LOST
 from jobwell.worker.heartbeat import Heartbeat
-from jobwell.worker.worker import EXIT_FAILED, EXIT_LOST, Worker
+from jobwell.worker.worker import Worker
 from tests.waiting import PATIENCE, auntil
 from tests.worker.helpers import Acts, Desk, starting, working
 from tests.worker.test_lease import run_by

@@ -27,10 +27,10 @@ from jobwell.testing.faults import Faults, Spy, Vanished, saboteur
 from jobwell.testing.views import Ran
 from jobwell.worker import attempt as attempts
 from jobwell.worker import failures
-from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
 from jobwell.worker.limits import EVERY, Limits
+from jobwell.worker.record import Attempt, Surroundings, begin
 
 __tracebackhide__ = True  # pytest shows the test and the task, not what is between
 
@@ -188,12 +188,13 @@ class Runner:
         return Ran(row.id, row.task, row.attempt, name, _error(outcome, spy))
 
     async def _run(self, row: Claimed, claim_id: UUID) -> tuple[Attempt, Outcome | None, Spy]:
-        attempt = attempts.begin(row, claim_id, self._app.catalog)
+        attempt = begin(row, claim_id, self._app.catalog)
         spy, fault = Spy(), self._faults.of(row.task)
         inner = () if fault is None else (saboteur(fault),)
         around = Surroundings(
-            self._app.catalog, self._threads, (spy, *self._app.middleware, *inner), self._app.settings.result_limit, self._now
-        )
+            self._app.catalog, self._threads, (spy, *self._app.middleware, *inner), self._app.settings.result_limit, self._now,
+            connections=self._app.client.connections,
+        )  # fmt: skip
         limits = Limits(lambda: [attempt], time.monotonic)
 
         def look_at_the_clock() -> None:

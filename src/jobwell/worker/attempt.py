@@ -10,15 +10,14 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from random import random
-from typing import Any, Literal
+from typing import Any
 
 from jobwell.client import correlation
 from jobwell.core import text
-from jobwell.core.catalog import Catalog
 from jobwell.core.classify import Verdict, classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
@@ -46,94 +45,18 @@ from jobwell.core.outcome import (
 from jobwell.core.retry import Match, matching, next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
-from jobwell.store.jobs import Claimed
-from jobwell.worker.calls import Calls, gone_back
+from jobwell.worker.calls import gone_back
 from jobwell.worker.executors.children import CannotStart, Children
 from jobwell.worker.executors.kept import Died, TooMuchMemory
-from jobwell.worker.executors.threads import Plain
 from jobwell.worker.failures import MESSAGE_LIMIT, failure_of, said, trace_of
-from jobwell.worker.middleware import Middleware, compose
+from jobwell.worker.middleware import compose
+from jobwell.worker.record import Attempt, Surroundings
 
 log = logging.getLogger("jobwell.worker")
 
-Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 UNKNOWN_DELAY = 30.0
 TOO_NEW_BOUND = 120  # times 30 s: an hour for a deploy
 OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """The record that the steps fill.
-
-    Attributes:
-        job: the claimed row.
-        claim_id: the fence of everything that is written about it.
-        limit_at: monotonic time at which it is stopped.
-        stopped: why it was told to stop, if it was.
-        running: the asyncio task it runs in.
-        apart: whether it runs in a child process.
-        known: what its plain function has returned or raised, as soon as it has.
-        kill: ends that child at once; None where there is none.
-        calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
-    """
-
-    job: Claimed
-    claim_id: Any
-    spec: TaskSpec | None
-    began: float
-    limit_at: float
-    context: Context | SyncContext | None = None
-    stopped: Stop | None = None
-    running: "asyncio.Task[None] | None" = None
-    args: dict[str, Any] = field(default_factory=dict)
-    apart: bool = False
-    known: tuple[Any, BaseException | None] | None = None
-    kill: Callable[[], None] | None = None
-    calls: Calls | None = None
-    called: set[str] = field(default_factory=set)
-    failed_in: str | None = None
-
-    def stop(self, why: Stop) -> None:
-        """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.
-
-        Where the job is no longer ours a child has no moment: another worker may run the job by now, so it is killed at once.
-
-        Asked by an operator, a plain function goes on until it sees for itself that it was (or its time limit comes): it
-        cannot be stopped, and while it works nobody may call it cancelled.
-        """
-        self.stopped = self.stopped or why
-        if self.context is not None:
-            self.context.tell_to_stop()
-        if why == "cancelled" and not self.apart and self.spec is not None and not self.spec.coroutine:
-            return
-        if why == "lost" and self.kill is not None:
-            self.kill()
-        if self.running is not None:
-            self.running.cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all attempts of a worker share."""
-
-    catalog: Catalog
-    threads: Plain
-    middleware: Sequence[Middleware]
-    result_limit: int
-    now: Callable[[], datetime]
-    children: Children | None = None
-    calls: Calls | None = None
-
-
-def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:
-    """The record of a job just claimed."""
-    spec = catalog.get(job.task)
-    now = time.monotonic()
-    limit = spec.timeout if spec is not None else 60.0
-    if job.remaining is not None:
-        limit = min(limit, max(job.remaining, 0.0))
-    return Attempt(job, claim_id, spec, now, now + limit)
 
 
 async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:

@@ -11,7 +11,8 @@ from jobwell.core.ids import alone
 from jobwell.core.outcome import Outcome, Released, Succeeded
 from jobwell.store.jobs import Claimed
 from jobwell.worker import logs
-from jobwell.worker.attempt import Attempt, Stop, Surroundings, begin, run
+from jobwell.worker.attempt import run
+from jobwell.worker.record import Attempt, Stop, Surroundings, begin
 
 log = logging.getLogger("jobwell.worker")
 

@@ -28,7 +28,7 @@ from jobwell.core.retry import Plan
 from jobwell.worker.failures import said as spoken
 
 if TYPE_CHECKING:
-    from jobwell.worker.attempt import Attempt
+    from jobwell.worker.record import Attempt
 
 SAID_LIMIT = 200
 SHORTEST_BACK, LONGEST_BACK = 1.0, 60.0  # seconds for which a job goes back whose resource is not to be called

@@ -15,8 +15,9 @@ from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.attempt import Attempt, concluded, timed_out
+from jobwell.worker.attempt import concluded, timed_out
 from jobwell.worker.finisher import Finisher
+from jobwell.worker.record import Attempt
 
 LARGEST = 500
 CAUSE = "a neighbour blocked the event loop of its process"

@@ -31,8 +31,8 @@ from jobwell.core.events import (
     JobSucceeded,
 )
 from jobwell.core.outcome import Cancelled, Crashed, Failed, Outcome, Released, Retrying, Snoozed, Succeeded
-from jobwell.worker.attempt import Attempt
 from jobwell.worker.executors.threads import Threads
+from jobwell.worker.record import Attempt
 
 log = logging.getLogger("jobwell.events")
 

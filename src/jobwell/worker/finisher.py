@@ -16,8 +16,8 @@ import psycopg
 from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Failure, Outcome, Released, Retrying, Snoozed, Succeeded
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
-from jobwell.worker.attempt import Attempt
 from jobwell.worker.housekeeping.rescue import CRASHES_BOUND
+from jobwell.worker.record import Attempt
 
 log = logging.getLogger("jobwell.worker")
 

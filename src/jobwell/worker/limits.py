@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from jobwell.worker.attempt import Attempt
+from jobwell.worker.record import Attempt
 
 log = logging.getLogger("jobwell.worker")
 

@@ -23,9 +23,9 @@ from jobwell.store.jobs import Claimed
 from jobwell.store.link import Link
 from jobwell.store.statements import arun
 from jobwell.store.workers import WorkerVerbs
-from jobwell.worker.attempt import Attempt
 from jobwell.worker.finisher import LARGEST, Finisher
 from jobwell.worker.memory import Memory
+from jobwell.worker.record import Attempt
 
 log = logging.getLogger("jobwell.worker")
 

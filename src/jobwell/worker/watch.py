@@ -16,10 +16,10 @@ from uuid import UUID
 
 from jobwell.core.outcome import Outcome
 from jobwell.store.database import Database
-from jobwell.worker.attempt import Attempt
 from jobwell.worker.escape import settle
 from jobwell.worker.heartbeat import LoopWatch
 from jobwell.worker.pulse import Pulse
+from jobwell.worker.record import Attempt
 
 log = logging.getLogger("jobwell.worker")
 

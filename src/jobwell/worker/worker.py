@@ -20,24 +20,23 @@ from typing import Any
 from uuid import UUID
 
 from jobwell.app import App
-from jobwell.core.errors import StoreError
 from jobwell.core.events import JobStarted, LeaseLost, WorkerStarted, WorkerStopping
 from jobwell.core.ids import new_id
 from jobwell.core.outcome import Outcome
 from jobwell.runtime.loop import Loop
-from jobwell.store.database import Database, is_lost
+from jobwell.store.database import Database
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import Program, arun
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 from jobwell.worker.apart import make_children, what_runs_apart
-from jobwell.worker.attempt import Attempt, Surroundings
 from jobwell.worker.attempts import Attempts
 from jobwell.worker.breakers import Breakers
 from jobwell.worker.calls import Calls
 from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
+from jobwell.worker.ending import EXIT_ASKED, EXIT_FAILED, EXIT_LOST, EXIT_OK, EXIT_STUCK, bearable, is_weather
 from jobwell.worker.events import OUTCOMES, Hub
 from jobwell.worker.executors.threads import Threads
 from jobwell.worker.fetcher import Fetcher
@@ -51,12 +50,12 @@ from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
 from jobwell.worker.pools import PoolsLoop, pools_of
+from jobwell.worker.record import Attempt, Surroundings
 from jobwell.worker.start import Start
 from jobwell.worker.watch import Watch
 
 log = logging.getLogger("jobwell.worker")
 
-EXIT_OK, EXIT_LOST, EXIT_STUCK, EXIT_ASKED, EXIT_FAILED = 0, 3, 4, 6, 7  # and 5 (watch.py); 1 is anybody's
 BATCH = 500  # jobs: below it a statement costs more than it carries
 STOP_PATIENCE = 2.0  # seconds for what was told to stop to be stored
 LOST_PATIENCE = 0.5  # seconds for async tasks to clean up after a lost lease
@@ -192,8 +191,15 @@ class Worker:
         if self._children is not None:
             self._children.calls = calls
         around = Surroundings(
-            self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children, calls
-        )
+            self._app.catalog,
+            self._threads,
+            self._app.middleware,
+            settings.result_limit,
+            self._now,
+            self._children,
+            calls,
+            self._app.client.connections,
+        )  # fmt: skip
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,
             began=hub.started if hub.wants(JobStarted) else None, taken=self._pools,
@@ -257,7 +263,7 @@ class Worker:
         *,
         vital: bool = True,
     ) -> Loop:
-        return Loop(name, tick, expected=_is_weather, on_fatal=self._fatal if vital else _bearable, on_error=failed)
+        return Loop(name, tick, expected=is_weather, on_fatal=self._fatal if vital else bearable, on_error=failed)
 
     def _make_heartbeat(self) -> Heartbeat:
         watch = self._watch = Watch(
@@ -387,12 +393,3 @@ class Worker:
         self._exit = EXIT_FAILED
         self._stop.set()
         log.critical("%s fails again and again; this worker ends: %s", name, error)
-
-
-def _is_weather(error: BaseException) -> bool:
-    return is_lost(error) or isinstance(error, StoreError)
-
-
-def _bearable(name: str, error: BaseException) -> None:
-    """Housekeeping that fails again and again is somebody's fault to mend, and no reason to end what works."""
-    log.critical("%s fails again and again, and is tried on: %s", name, error)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobwell import App, Fixed, Retry, SyncContext
-from jobwell.worker.attempt import Attempt
 from jobwell.worker.attempts import Attempts
+from jobwell.worker.record import Attempt
 from tests.waiting import PATIENCE, auntil
 from tests.worker.live.helpers import BOTH, SOON, Books, Kind, Start, declare, raising
 

@@ -28,12 +28,13 @@ import orjson
 
 from jobwell.core.outcome import Outcome, dumped
 from jobwell.store.jobs import Claimed
-from jobwell.worker.attempt import Attempt, Surroundings, begin, run
+from jobwell.worker.attempt import run
 from jobwell.worker.calls import Calls
 from jobwell.worker.clock import Clock
 from jobwell.worker.executors.threads import deliver
 from jobwell.worker.loading import load_app
 from jobwell.worker.logs import JobFields
+from jobwell.worker.record import Attempt, Surroundings, begin
 
 PR_SET_PDEATHSIG = 1
 FATAL = 70  # the child itself cannot go on
@@ -187,7 +188,7 @@ class Child:
     def _work(self, attempt: Attempt) -> None:
         around = Surroundings(
             self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._clock.now,
-            calls=Calls(self._app.guards, self._clock.now),
+            calls=Calls(self._app.guards, self._clock.now), connections=self._app.client.connections,
         )  # fmt: skip
         if not _plain(attempt):
             run_loop(self._attend(attempt, around))

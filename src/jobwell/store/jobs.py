@@ -48,10 +48,12 @@ class Batch(list[Claimed]):
     """What one claim gave.
 
     Attributes:
+        claim_id: that all of its rows carry.
         end: where the walk ended, as a row without a job: with limits the lanes are in no order in which rows could tell it.
         again: seconds after which it is worth while to ask again: a rate lets the next one in then. None: nothing says so.
     """
 
+    claim_id: UUID
     end: Claimed | None = None
     again: float | None = None
 
@@ -133,6 +135,7 @@ class JobVerbs:
             },
         )  # fmt: skip
         batch = Batch(map(Claimed._make, await cursor.fetchall()))
+        batch.claim_id = request.claim_id
         if batch and batch[-1].id is None:
             last = batch.pop()
             batch.end = last if last.lanes else None

@@ -4,6 +4,8 @@ Polling is the truth; a wake-up only ends a pause early. The order that closes t
 worker is idle, look once more, and only then rest, a little longer each time.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +57,7 @@ class Fetcher:
     """The claiming service of a worker.
 
     Args:
-        free: tells the free slots, where there are no pools.
+        free: tells the free slots, where there are no pools, but for so many that are to begin at once.
         begin: starts the attempts of what was claimed.
         held: what the worker's memory holds, for reconciliation: (id, claim id).
         batch: jobs in one claim at the most.
@@ -75,7 +77,7 @@ class Fetcher:
         workers: WorkerVerbs,
         link: Link,
         longest_rest: float,
-        free: Callable[[], int],
+        free: Callable[[int], int],
         begin: Callable[[Sequence[Claimed], UUID], None],
         held: Callable[[], set[tuple[UUID, UUID]]],
         clock: Callable[[], float],
@@ -92,7 +94,7 @@ class Fetcher:
         self._workers = workers
         self._link = link
         self._rests = (*RESTS, longest_rest)
-        self._free = free if pools is None else pools.free
+        self._free = free if pools is None else lambda _: pools.free()
         self._begin = begin
         self._held = held
         self._clock = clock
@@ -134,7 +136,7 @@ class Fetcher:
         return min(rest, *(stream.again() for stream in self._streams))
 
     async def _round(self) -> float:
-        free = self._free()
+        free = self._free(0)
         if self.paused or (free <= 0 and (self._apart is None or self._apart.free() <= 0)):
             return 3600.0  # woken when a slot or a child is free
         async with self._link.use() as conn:
@@ -167,14 +169,21 @@ class Fetcher:
         """In a flood the next claim is under way before the jobs of this one begin, so that server and worker work at once."""
         if self._pools is not None:
             return await self._claims_by_turns(conn, self._pools)
-        want, claim = min(free, self._batch), self._streams[0].claim
-        rows = await claim(conn, want)
+        want, stream = min(free, self._batch), self._streams[0]
+        rows = await stream.take(conn, want)
         for _ in range(CLAIMS_PER_ROUND):
-            free = self._free()
+            free = self._free(len(rows))
             if len(rows) < want or self.paused or free <= 0:
                 break
             want = min(free, self._batch)
-            rows = await claim(conn, want)
+            ahead = asyncio.ensure_future(stream.take(conn, want))
+            try:
+                await asyncio.sleep(0)  # it is sent
+                stream.begin(rows)
+                rows = await ahead
+            finally:
+                await _ended(ahead)
+        stream.begin(rows)
         return rows, want
 
     async def _claims_by_turns(self, conn: "AsyncConnection[Any]", pools: Pools) -> tuple[list[Claimed], int]:
@@ -258,3 +267,11 @@ class Fetcher:
                     # Limits of the task hold there from the first claim on; its own release may know more.
                     await self._jobs.adopt(conn, gate, spec)
                     stream.open(gate)
+
+
+async def _ended(claim: "asyncio.Future[Batch]") -> None:
+    """A claim under way is not left alone with the connection: it has ended when somebody else may use that."""
+    if not claim.done():
+        claim.cancel()
+        with contextlib.suppress(BaseException):
+            await claim

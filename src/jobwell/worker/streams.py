@@ -125,12 +125,12 @@ class Stream:
         self._rotation = Rotation(self._gates, strict=strict)
         self._marks = Marks()
         self._again = AGAIN
-        self._doubtful = False
+        self._asked: set[UUID] = set()  # claim ids whose jobs are not in the worker's memory, as far as is known
 
     @property
     def doubtful(self) -> bool:
         """Whether an answer was lost: rows may carry our claim ids without our knowing."""
-        return self._doubtful
+        return bool(self._asked)
 
     def again(self) -> float:
         """Seconds until a rate lets the next job in, as the claims since the last call have told."""
@@ -139,7 +139,7 @@ class Stream:
 
     def settle(self) -> None:
         """It was looked after."""
-        self._doubtful = False
+        self._asked.clear()
 
     def knows(self, gate: int) -> bool:
         """Whether a gate is open."""
@@ -155,17 +155,29 @@ class Stream:
 
     async def claim(self, conn: "AsyncConnection[Any]", want: int) -> Batch:
         """Take up to `want` jobs and begin them."""
+        rows = await self.take(conn, want)
+        self.begin(rows)
+        return rows
+
+    async def take(self, conn: "AsyncConnection[Any]", want: int) -> Batch:
+        """Take up to `want` jobs. They are the worker's, and in doubt, until it begins them."""
         lanes = self._marks.lanes(self._clock())
         rows = Batch()
         for from_rank in self._rotation.ranks():
-            rows = await self._claim_from(conn, want, from_rank, lanes)
+            rows = await self._take_from(conn, want, from_rank, lanes)
             if rows or rows.end is not None:
                 self._rotation.learn(rows, rows.end)
             if rows:
                 break
         return rows
 
-    async def _claim_from(
+    def begin(self, rows: Batch) -> None:
+        """Begin what was taken."""
+        if rows:
+            self._begin(rows, rows.claim_id)
+            self._asked.discard(rows.claim_id)
+
+    async def _take_from(
         self, conn: "AsyncConnection[Any]", want: int, from_rank: int, lanes: list[tuple[Lane, Mark]] | None
     ) -> Batch:
         claim_id, began = new_id(), self._clock()
@@ -181,15 +193,16 @@ class Stream:
             lanes,
             self._marks.lag,
         )
-        self._doubtful = True  # until the answer is here and in the worker's memory
+        self._asked.add(claim_id)
         rows = await self._jobs.claim(conn, request)
         now = self._clock()
         if rows.again is not None:
             self._again = min(self._again, rows.again)
         self._marks.learn(rows, whole=lanes is None, now=now, took=now - began)
         if rows:
-            self._begin(await self.with_payloads(conn, rows), claim_id)
-        self._doubtful = False
+            rows[:] = await self.with_payloads(conn, rows)
+        else:
+            self._asked.discard(claim_id)
         return rows
 
     async def with_payloads(self, conn: "AsyncConnection[Any]", rows: list[Claimed]) -> list[Claimed]:

@@ -295,8 +295,8 @@ class Worker:
     def _busy(self) -> int:
         return len(self._attempts) if self._pools is None else self._pools.busy + self._attempts.apart
 
-    def _free(self) -> int:
-        free = self.slots - len(self._attempts) + self._attempts.apart + self._finisher.ending
+    def _free(self, taken: int) -> int:
+        free = self.slots - taken - len(self._attempts) + self._attempts.apart + self._finisher.ending
         # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
         # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
         if free < self._batch and self._finisher.waiting:

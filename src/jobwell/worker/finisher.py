@@ -6,7 +6,7 @@ While the database is away the outcomes wait here and are tried again; they are 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -62,8 +62,7 @@ class Finisher:
         self._begun = begun
         self._waiting: list[Ended] = []
         self._last = 0
-        self._writing = 0
-        self._leaving: Sequence[Ended] = ()
+        self._slow = 0
         self._again = False
         self.wake: Callable[[], None] = lambda: None
 
@@ -73,14 +72,22 @@ class Finisher:
         return len(self._waiting)
 
     @property
+    def quick(self) -> int:
+        """Those of jobs that take no longer than to store them."""
+        return len(self._waiting) - self._slow
+
+    @property
     def ending(self) -> int:
-        """Outcomes that are being stored, of jobs that take longer than that: their code is over, so others may be claimed."""
-        return self._writing
+        """Outcomes of jobs that take longer than to store them: their code is over, so others may be claimed meanwhile.
+
+        No more than one batch, and none where the store did not take the last one: what is over and cannot be stored piles up.
+        """
+        return 0 if self._again else min(self._slow, self._largest)
 
     @property
     def leaving(self) -> list[Attempt]:
-        """These attempts, and those that ran in a child."""
-        return [attempt for attempt, _ in self._leaving]
+        """These attempts."""
+        return [] if self._again or not self._slow else [a for a, _ in self._waiting if a.slow][: self._largest]
 
     def gathered(self) -> list[Ended]:
         """What waits to be stored."""
@@ -91,6 +98,10 @@ class Finisher:
         self._waiting.append((attempt, outcome))
         if len(self._waiting) == 1:
             self.wake()
+        if time.monotonic() - attempt.began > SLOW and not attempt.apart:  # what ran in a child has taken no slot
+            attempt.slow = True
+            self._slow += 1
+            self._begun()
 
     async def tick(self) -> float:
         """Write what has gathered. What is not written stays for the next round."""
@@ -100,20 +111,14 @@ class Finisher:
             await asyncio.sleep(GATHER)  # what began with these ends with these
         batch = self._waiting[: self._largest]
         self._last = len(batch)
-        if time.monotonic() - batch[0][0].began > SLOW and not self._again:
-            self._writing = sum(not attempt.apart for attempt, _ in batch)  # what ran in a child has taken no slot
-            self._leaving = batch
-            self._begun()
         try:
             lost = await self._write(batch)
         except BaseException:
             self._again = True
             raise
-        finally:
-            self._writing = 0
-            self._leaving = ()
         self._again = False
         del self._waiting[: len(batch)]
+        self._slow -= sum(attempt.slow for attempt, _ in batch)
         self._stored([attempt for attempt, _ in batch])
         if self._told is not None:
             self._told(batch, lost)

@@ -184,8 +184,10 @@ class Pools:
         return max(room.most for room in self.rooms())
 
     def _waiting(self) -> set[int]:
-        """Pools that have outcomes to be stored."""
-        return set() if self.finisher is None else {self._pool_of(attempt) for attempt, _ in self.finisher.gathered()}
+        """Pools that have outcomes of brief jobs to be stored."""
+        if self.finisher is None:
+            return set()
+        return {self._pool_of(attempt) for attempt, _ in self.finisher.gathered() if not attempt.slow}
 
     # --- claims by turns -------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class Attempt:
         known: what its plain function has returned or raised, as soon as it has.
         kill: ends that child at once; None where there is none.
         calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
+        slow: it took longer than to store its outcome.
     """
 
     job: Claimed
@@ -51,6 +52,7 @@ class Attempt:
     calls: Calls | None = None
     called: set[str] = field(default_factory=set)
     failed_in: str | None = None
+    slow: bool = False
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.

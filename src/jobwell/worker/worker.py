@@ -299,7 +299,7 @@ class Worker:
         free = self.slots - taken - len(self._attempts) + self._attempts.apart + self._finisher.ending
         # In a flood, whole batches: one is claimed while another runs and a third is stored. Without it they fall apart into
         # ever smaller ones. Slots that wait for nothing but their outcome's commit are free in a moment.
-        if free < self._batch and self._finisher.waiting:
+        if free < self._batch and self._finisher.quick:
             return 0
         return free
 

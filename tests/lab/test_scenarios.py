@@ -13,7 +13,7 @@ from tests.lab.conftest import Left
 
 TINY = {
     "drain": 300, "drain-2": 300, "enqueue-bulk": 300, "enqueue-single": 210, "enqueue-single-wake": 120,
-    "enqueue-single-async": 120, "latency": 10, "io": 200, "lanes": 300, "memory": 400, "scale": 400, "pinned": 200,
+    "enqueue-single-async": 120, "latency": 10, "io": 200, "lanes": 300, "bounds": 200, "memory": 400, "scale": 400, "pinned": 200,
     "storm": 150,
 }  # fmt: skip
 HOST_ONLY = {

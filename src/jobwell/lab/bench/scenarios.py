@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from jobwell.lab.bench.bounds import bounds
 from jobwell.lab.bench.drain import drain, io, lanes
 from jobwell.lab.bench.enqueue import enqueue_bulk, enqueue_single
 from jobwell.lab.bench.latency import latency
@@ -43,6 +44,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "latency": Scenario(200, latency),
     "io": Scenario(20_000, io),
     "lanes": Scenario(60_000, lanes),
+    "bounds": Scenario(3000, bounds),
     "memory": Scenario(200_000, memory),
     "scale": Scenario(1_000_000, scale),
     "pinned": Scenario(20_000, pinned, own_database=True, lasts=True),

@@ -55,6 +55,12 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "io": (_at_least("ratio", 0.95, "of slots divided by the length of a job"),),
     "lanes": (_at_least("ratio", 0.8, "of the plain drain in the same run"),),
+    "bounds": (
+        _at_least("limit_used", 0.95, "of the places, from the first start to the last finish"),
+        _at_most("limit_most", 20, "at any moment"),
+        _at_least("rate_used", 0.95, "of the starts, from the first to the last"),
+        _at_most("rate_most", 200, "in any second"),
+    ),
     "memory": (
         _at_most("rss_mb", 60, "resident, at the peak"),
         _at_most("growth_mb", 2, "between the medians of the first and the last quarter: flat"),

@@ -16,6 +16,18 @@ select exists (select from jobwell.jobs);
 -- name: span
 select extract(epoch from max(finished_at) - min(started_at))::float8, count(*) from jobwell.finished;
 
+-- name: parallel
+-- The most jobs that had a place at the same time, and the seconds from the first start to the last finish.
+select max(n), extract(epoch from max(last) - min(first))::float8, (select count(*) from jobwell.finished)
+  from (select sum(d) over (order by at, d) as n, min(at) over () as first, max(at) over () as last
+          from (select started_at as at, 1 as d from jobwell.finished union all select finished_at, -1 from jobwell.finished) e) r;
+
+-- name: starts
+-- The most starts within any second, and the seconds from the first start to the last.
+select max(n), extract(epoch from max(started_at) - min(started_at))::float8, count(*)
+  from (select started_at, count(*) over (order by started_at range between current row and interval '999999 microseconds' following) as n
+          from jobwell.finished) r;
+
 -- name: spent
 -- Jobs that have succeeded, and the attempts that all of them took.
 select count(*), coalesce(sum(attempt), 0)::bigint from jobwell.finished where state = 'succeeded';

@@ -23,7 +23,7 @@ enqueue-single-async     10,000  the same with aenqueue, no worker
 latency                     200  from the call of enqueue to the first line of the task, worker idle
 io                       20,000  jobs that wait 50 ms on 100 slots, against 2,000 a second
 lanes                    60,000  the drain shared by ten tenants, with a limit and a rate on everything, against the plain one
-bounds                    3,000  how much two workers use of a limit of 20 at once and a rate of 200 a second, and the most they do
+bounds                    3,000  how much two workers use of a limit (20 at once) and a rate (200 a second), and the most they do
 memory                  200,000  what a worker takes, at rest and over all its jobs (--jobs 1000000 for a million)
 scale                 1,000,000  JOBS ready, JOBS scheduled, 2 × JOBS finished, 2,000 tenants, against an empty table;
                                  takes some minutes and gigabytes

@@ -94,7 +94,8 @@ class Tasks:
             timeout: the time limit of one attempt. An async task is cancelled; of a plain one the attempt is recorded as
                 timed out and its thread is left behind, as Python cannot stop a thread.
             deadline: how long after being due the job may wait and try, in all. No retry is planned past it.
-            retry: `Backoff`, `Fixed` or `Delays` (default: five attempts, 10 s growing threefold to 10 min, full jitter).
+            retry: `Backoff`, `Fixed` or `Delays`, or `Retries` with one for each class of error (default: five attempts, 10 s
+                growing threefold to 10 min, full jitter). Each may send retries to another queue, or give them another priority.
             owner: who answers for its failures.
             tenant: the name of the parameter that says for whom the job is; the unit of fairness.
             lock: `Lock("parameter")`: one at a time per value.

@@ -16,7 +16,8 @@ from jobwell import Backoff, Lock, Tasks
 from jobwell.core.catalog import Catalog
 from jobwell.core.errors import DeclarationError, NotFound
 from jobwell.core.ids import gate_of
-from jobwell.core.task import TaskSpec, rank_of
+from jobwell.core.ranks import rank_of
+from jobwell.core.task import TaskSpec
 
 
 def plain(employee_id: int, department: str = "") -> None: ...

@@ -37,6 +37,11 @@ What a task raises is one of four kinds, and the kind says what becomes of the j
 
 `Reject`, `Retry` and `Snooze` say by themselves what is meant and are not judged.
 
+It also **comes from** somewhere: our own code (`code`), another system (`external`), a limit that was reached (`limits`), or data that
+does not fit (`validation`). That stands with each attempt and each failed job (`jobwell jobs show`, `jobwell quarantine list` and
+`groups`, column `origin`). What nothing is known about is taken for our own code, and so is an order, unless it was raised `from` an
+error that is known. Crashes, losses and jobs that no worker knows have none.
+
 ## Say it yourself
 
 ```python
@@ -57,8 +62,11 @@ async def charge(order_id: int) -> None: ...
 
 ## How it is looked at
 
-* **Groups** (`ExceptionGroup`): if all errors in it are alike, that is the kind. Otherwise the most cautious counts: logical, then
-  unknown, then throttled, then temporary. A retry runs the whole task: where one part can never go, it would only repeat the others.
+* **Groups** (`ExceptionGroup`, as `asyncio.TaskGroup` raises it): if all errors in it are alike, that is the kind. Otherwise the most
+  cautious counts: logical, then unknown, then throttled, then temporary. A retry runs the whole task: where one part can never go, it
+  would only repeat the others. Orders in a group: a `Reject` decides over all; then errors decide over the other orders; and orders
+  alone are followed, `Retry` before `Snooze` before `ResourceUnavailable`, of several the one with the longest wait. What was merely
+  cancelled has no say.
 * **Causes**: an error that nothing is known about is what it was raised `from`, eight steps deep. What was merely being handled at
   the time is no cause.
 * **Vendors' own errors**: a class that stands nowhere below is judged by the HTTP status of its `response`, if it holds one. An

@@ -80,8 +80,8 @@ def main() -> None:
         from jobwell import embedded
 
         folder = Path(tempfile.mkdtemp(prefix="jobwell-snapshot-"))
-    folder.chmod(0o755)  # where root runs this, the server is run by another account
-    url = embedded.start(folder).url
+        folder.chmod(0o755)  # where root runs this, the server is run by another account
+        url = embedded.start(folder).url
     schema = f"jwsnap_{os.getpid()}"
     migrate(Database(settings.load({"database_url": url, "schema": schema})))
     with psycopg.connect(url, autocommit=True) as conn:

@@ -1,5 +1,6 @@
 """How attempts end: each verb by the fence (id, claim id), whole batches in one statement, and the log of attempts."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -7,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from jobwell.core.ids import new_id
-from jobwell.core.outcome import Failed, Failure, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Failed, Failure, Released, Retrying, Snoozed, Succeeded
 from jobwell.core.states import Reason
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
@@ -87,6 +88,31 @@ async def test_retry_waits_and_counts(store: Store, hand: Hand) -> None:
     assert store.one("select outcome, kind, error_type, message, traceback, note, next_at = (select run_at from jobs), claim_id from attempts") == (
         "retrying", "unknown", "ValueError", "it did not work", "Traceback …", "cut to a minute", True, claim,
     )  # fmt: skip
+
+
+async def test_a_retry_goes_elsewhere_in_the_same_step(store: Store, hand: Hand) -> None:
+    """Of two retries in one batch, only that which asks for it."""
+    job, claim = await claimed(store, hand)
+    other, its_claim = await claimed(store, hand)
+    ends = [(job, claim, Retrying(60.0, FAILURE, "goes to bulk", "bulk", -20)), (other, its_claim, Retrying(60.0, FAILURE))]
+    assert await hand.verbs.retry(hand.conn, ends) == set()
+    assert store.ask("select id, queue, rank from jobs order by id") == [(job, "bulk", 120), (other, "default", 100)]
+    assert store.ask("select job_id, note, queue from attempts order by 1") == [
+        (job, "goes to bulk", "default"),
+        (other, None, None),
+    ]
+    before = store.snapshot()
+    assert await hand.verbs.retry(hand.conn, [(job, claim, Retrying(1.0, FAILURE, None, "reports", 50))]) == {job}
+    assert store.snapshot() == before  # not the caller's any more
+
+
+@pytest.mark.parametrize("origin", ["code", "external", "limits", "validation", None])
+async def test_where_an_error_comes_from_is_kept(store: Store, hand: Hand, origin: str | None) -> None:
+    failure = replace(FAILURE, origin=origin)
+    for end in (Failed(Reason.EXHAUSTED, failure), Retrying(60.0, failure), Cancelled(failure)):
+        await hand.end(end, await claimed(store, hand))
+    assert store.ask("select origin from attempts") == [(origin,)] * 3
+    assert store.one("select origin from quarantine") == origin
 
 
 async def test_a_snooze_costs_no_attempt(store: Store, hand: Hand) -> None:

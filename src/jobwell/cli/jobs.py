@@ -33,6 +33,10 @@ EVENT_COLOURS = {
     "succeeded": "green", "failed": "red", "quarantined": "red", "retrying": "yellow", "crashed": "red", "lost": "yellow",
     "action": "cyan",
 }  # fmt: skip
+ORIGINS = {
+    "code": "code (our own)", "external": "external (another system)", "limits": "limits (one was reached)",
+    "validation": "validation (data that does not fit)",
+}  # fmt: skip
 STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
 COLUMNS = ("id", "state", "task", "queue", "priority", "tenant", "attempt", "enqueued_at", "note")
 
@@ -154,8 +158,8 @@ def _print(found: dict[str, Any], events: list[Event]) -> None:
         *((name.replace("_at", ""), found[name]) for name in ("enqueued_at", "run_at", "started_at", "ended_at", "deadline")),
         ("took", took), ("worker", found["worker"]),
         ("error", " ".join(filter(None, (found["error_type"], found["message"])))),
-        ("note", found["note"]), ("arguments", _cut(found["args"])), ("carries", found["meta"]),
-        ("result", _cut(found["result"])),
+        ("origin", ORIGINS.get(found["origin"] or "", found["origin"])), ("note", found["note"]),
+        ("arguments", _cut(found["args"])), ("carries", found["meta"]), ("result", _cut(found["result"])),
     ]  # fmt: skip
     facts((name, value) for name, value in shown if value not in (None, ""))
     _print_timeline(events)

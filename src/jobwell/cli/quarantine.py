@@ -80,7 +80,7 @@ def list_quarantine(output: str, database_url: str | None, schema: str | None, *
     if output == "csv":
         csv_out(rows, reads.QUARANTINE_COLUMNS)
         return 0
-    columns = ("id", "reason", "task", "tenant", "code", "error_type", "message", "ended_at")
+    columns = ("id", "reason", "task", "tenant", "code", "error_type", "origin", "message", "ended_at")
     filtered = any(wanted[name] for name in ("reason", "queue", "task", "tenant"))
     table("", rows, columns, "none match" if filtered else "the quarantine is empty")
     if len(rows) == wanted["limit"]:

@@ -10,7 +10,7 @@ from jobwell.cli.output import by_option, csv_out, json_out, output_option, rows
 REASONS = click.Choice(["rejected", "exhausted", "deadline", "crashed", "lost", "held", "unsupported", "invalid"])
 STATES = click.Choice(["new", "looked at", "waiting", "resolved"])
 SHOWN = click.Choice(["open", "new", "new again", "looked at", "waiting", "resolved"])
-COLUMNS = ("group", "state", "count", "task", "error", "message", "tenants", "last_seen", "owner", "note", "example")
+COLUMNS = ("group", "state", "count", "task", "error", "origin", "message", "tenants", "last_seen", "owner", "note", "example")
 
 
 @click.command()

@@ -13,7 +13,8 @@ from jobwell.core.duration import Duration, seconds, text
 from jobwell.core.envelope import versioned
 from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, PayloadTooLarge
 from jobwell.core.ids import new_id
-from jobwell.core.task import TaskSpec, rank_of
+from jobwell.core.ranks import rank_of
+from jobwell.core.task import TaskSpec
 from jobwell.core.text import storable
 
 LONGEST_TENANT = 200

@@ -63,11 +63,17 @@ class Retry(Exception):
         message: why, for the person who looks at the job.
         after: not earlier than this: a duration ("2m", 120), an aware datetime, or the text of a
             `Retry-After` header (seconds or HTTP date). Without it the task's retry rule decides.
+        queue: where it runs then; one that the app declares. Without it the rule decides, or it stays where it is.
+        priority: that it has then, -100 to 100; likewise.
     """
 
-    def __init__(self, message: str = "", *, after: Moment | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, after: Moment | None = None, queue: str | None = None, priority: int | None = None
+    ) -> None:
         super().__init__(message or "the task asked for another attempt")
         self.after = after
+        self.queue = queue
+        self.priority = priority
 
 
 class Snooze(Exception):
@@ -92,6 +98,7 @@ class Failure:
     traceback: str = ""
     place: str = ""
     kind: str = "unknown"  # temporary, logical, throttled, unknown
+    origin: str | None = None  # code, external, limits, validation; None: nobody has said
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +128,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Another attempt after `delay` seconds."""
+    """Another attempt after `delay` seconds; in another queue, or with another priority, where these are given."""
 
     delay: float
     failure: Failure
     note: str | None = None
+    queue: str | None = None
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ from jobwell.core.envelope import DEEPEST, TAGS, encode, encode_fields, versione
 from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, NotFound
 from jobwell.core.ids import new_id
 from jobwell.core.job import NewJob, Options, check_size, key_of, moment, tenant_of
+from jobwell.core.ranks import rank_of
 from jobwell.core.signature import Signature
-from jobwell.core.task import TaskSpec, rank_of
+from jobwell.core.task import TaskSpec
 
 FORMAT = 1
 LARGEST_SCHEMA = 64 * 1024  # bytes: what a task with hundreds of fields has; a larger one is left out

@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 from jobwell.core.classify import Verdict
 from jobwell.core.duration import Duration, seconds, text
+from jobwell.core.elsewhere import Elsewhere
 from jobwell.core.errors import DeclarationError
 
 Uniform = Callable[[], float]  # a number in [0, 1)
@@ -30,7 +31,7 @@ def _share(value: float) -> float:
 
 
 @dataclass(frozen=True, init=False)
-class Backoff:
+class Backoff(Elsewhere):
     """Exponential: `min(cap, base * factor ** (failures - 1))`, spread by jitter.
 
     Args:
@@ -40,6 +41,9 @@ class Backoff:
         attempts: how many in all, the first included, 1 to 1000.
         jitter: how a delay is drawn, so that a herd does not come back at once. "full": from 0 to the delay. "equal": from half
             of it to all of it. "decorrelated": from `base` to `factor` times the delay before, at most `cap`. "none": not drawn.
+        queue: where the retries run (default: where the job stands).
+        priority: of the retries (default: as the job has it).
+        from_attempt: the first attempt that runs there (default: 2, the first retry).
 
     A decorrelated delay needs no memory: those before it are drawn anew each time, so that each delay is distributed as in a
     chain whose links are kept, and is no longer tied to what this job itself has waited before.
@@ -52,8 +56,18 @@ class Backoff:
     jitter: Jitter
 
     def __init__(
-        self, base: Duration = "10s", *, factor: float = 3, cap: Duration = "10m", attempts: int = 5, jitter: Jitter = "full"
+        self,
+        base: Duration = "10s",
+        *,
+        factor: float = 3,
+        cap: Duration = "10m",
+        attempts: int = 5,
+        jitter: Jitter = "full",
+        queue: str | None = None,
+        priority: int | None = None,
+        from_attempt: int = 2,
     ) -> None:
+        self._says(queue, priority, from_attempt)
         if not 1 <= factor <= 100:
             raise DeclarationError(f"factor={factor!r} must be from 1 to 100")
         if jitter not in get_args(Jitter):
@@ -83,20 +97,31 @@ class Backoff:
 
 
 @dataclass(frozen=True, init=False)
-class Fixed:
+class Fixed(Elsewhere):
     """The same delay each time.
 
     Args:
         every: the delay.
         attempts: how many in all, the first included.
         jitter: share of the delay, 0 to 1, by which it is drawn up or down.
+        queue, priority, from_attempt: where the retries run, as for `Backoff`.
     """
 
     every: float
     attempts: int
     jitter: float
 
-    def __init__(self, every: Duration, *, attempts: int = 5, jitter: float = 0.2) -> None:
+    def __init__(
+        self,
+        every: Duration,
+        *,
+        attempts: int = 5,
+        jitter: float = 0.2,
+        queue: str | None = None,
+        priority: int | None = None,
+        from_attempt: int = 2,
+    ) -> None:
+        self._says(queue, priority, from_attempt)
         object.__setattr__(self, "every", seconds(every, "every"))
         object.__setattr__(self, "attempts", _attempts(attempts))
         object.__setattr__(self, "jitter", _share(jitter))
@@ -107,18 +132,22 @@ class Fixed:
 
 
 @dataclass(frozen=True, init=False)
-class Delays:
+class Delays(Elsewhere):
     """A list of delays, one for each retry: `Delays("10s", "30s", "2m", "10m")` makes five attempts.
 
     Args:
         delays: one for each retry, in order.
         jitter: share of the delay, 0 to 1, by which it is drawn up or down.
+        queue, priority, from_attempt: where the retries run, as for `Backoff`.
     """
 
     delays: tuple[float, ...]
     jitter: float
 
-    def __init__(self, *delays: Duration, jitter: float = 0.2) -> None:
+    def __init__(
+        self, *delays: Duration, jitter: float = 0.2, queue: str | None = None, priority: int | None = None, from_attempt: int = 2
+    ) -> None:
+        self._says(queue, priority, from_attempt)
         if not delays:
             raise DeclarationError("Delays() needs at least one delay, such as Delays('10s', '30s', '2m', '10m')")
         object.__setattr__(self, "delays", tuple(seconds(delay, "delay") for delay in delays))
@@ -219,6 +248,14 @@ class Match:
     rule: RetryRule
     own: bool = False
     again: bool = False
+
+
+def queues_of(retry: RetryRule | Retries) -> list[str]:
+    """The queues to which its rules send jobs."""
+    if not isinstance(retry, Retries):
+        return [] if retry.queue is None else [retry.queue]
+    rules = (retry.rule, retry.throttled, retry.unknown, *retry.status.values(), *retry.errors.values())
+    return [rule.queue for rule in rules if rule is not None and rule.queue is not None]
 
 
 def matching(retry: RetryRule | Retries, verdict: Verdict, names: Iterable[str] = ()) -> Match:

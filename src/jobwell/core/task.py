@@ -18,6 +18,7 @@ from jobwell.core.errors import DeclarationError
 from jobwell.core.failed import follow_up_of
 from jobwell.core.ids import gate_of
 from jobwell.core.limits import Limit, Rate, Rates, declared, given, rates
+from jobwell.core.ranks import rank_of
 from jobwell.core.retry import Backoff, Delays, Fixed, Retries, RetryRule
 from jobwell.core.signature import Signature
 from jobwell.core.size import Size, size
@@ -29,7 +30,6 @@ OnLost = Literal["retry", "fail"]
 OnLeaseLost = Literal["stop", "finish"]
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
-HIGHEST, LOWEST = 100, -100
 MOST_COST = 10_000
 
 
@@ -124,17 +124,6 @@ class TaskSpec:
         """Of its name and of those that it had before, also as they were before it named resources."""
         names = (self.name, *self.aliases)
         return tuple(dict.fromkeys(gate_of(name, used) for used in (self.resources, ()) for name in names))
-
-
-def rank_of(priority: int, who: str = "") -> int:
-    """Priority -100…100 (higher first) as a rank 0…200 (lower first).
-
-    Raises:
-        DeclarationError: not a whole number in the range.
-    """
-    if isinstance(priority, bool) or not isinstance(priority, int) or not LOWEST <= priority <= HIGHEST:
-        raise DeclarationError(f"{who}priority={priority!r} must be a whole number from {LOWEST} to {HIGHEST}; higher goes first")
-    return HIGHEST - priority
 
 
 def declare(
@@ -286,17 +275,18 @@ def declare_queues(more: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_queue(spec: TaskSpec, queues: Iterable[str]) -> None:
-    """Refuse a queue that is not declared: a typo would be a queue that no worker serves.
+    """Refuse a queue that is not declared, of the task or of its retries: a typo would be a queue that no worker serves.
 
     Raises:
         DeclarationError: with the nearest declared name.
     """
     queues = tuple(queues)
-    if spec.queue not in queues:
-        raise DeclarationError(
-            f"task {spec.name}: queue {spec.queue!r} is not declared{_suggest(spec.queue, queues)};"
-            f" declared are {', '.join(queues)}; add it by App(queues=(…, {spec.queue!r}))"
-        )
+    for option, queue in (("", spec.queue), *(("retry: ", queue) for queue in retry_rules.queues_of(spec.retry))):
+        if queue not in queues:
+            raise DeclarationError(
+                f"task {spec.name}: {option}queue {queue!r} is not declared{_suggest(queue, queues)};"
+                f" declared are {', '.join(queues)}; add it by App(queues=(…, {queue!r}))"
+            )
 
 
 def module_name(fn: Callable[..., Any]) -> str:

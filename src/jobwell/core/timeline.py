@@ -98,7 +98,8 @@ def _enqueued(found: Mapping[str, Any], actions: Sequence[Action]) -> Event:
     meta = orjson.loads(found["meta"]) if found["meta"] else {}
     by, parent = meta.get("initiator"), meta.get("parent")
     hand = next((action for action in actions if action.action == "jobs.enqueue"), None)
-    words = f"enqueued into {found['queue']}"
+    first = next((row["queue"] for row in found["attempts"] if row["queue"] is not None), found["queue"])
+    words = f"enqueued into {first}"
     words += f" by {by}" if by else ""
     words += " by hand" if hand else ""
     words += f", from job {parent}" if parent else ""
@@ -119,7 +120,7 @@ def _attempt(row: Mapping[str, Any], workers: Mapping[UUID, str]) -> Iterator[Ev
     words += [row["note"]] if row["note"] and row["outcome"] != "failed" else []  # there it is the reason, told by the quarantine
     if wait is not None:
         words.append(f"again in {text(wait)}" if wait >= 0.0005 else "again at once")
-    told = {name: row[name] for name in ("kind", "error_type", "message", "note", "next_at")}
+    told = {name: row[name] for name in ("kind", "error_type", "message", "origin", "note", "next_at")}
     yield Event(ended, row["outcome"], " · ".join(words), {**facts, "seconds": took, "wait_seconds": wait, **told})
 
 

@@ -11,7 +11,7 @@ import orjson
 from jobwell.core.errors import Conflict, NotFound
 from jobwell.core.filters import WAITING, Selection
 from jobwell.core.ids import new_id
-from jobwell.core.task import rank_of
+from jobwell.core.ranks import rank_of
 from jobwell.core.text import check_storable
 from jobwell.store import audit, quarantine
 from jobwell.store.statements import Program, Statements

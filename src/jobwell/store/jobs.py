@@ -13,6 +13,7 @@ from jobwell.core.fingerprint import fingerprint
 from jobwell.core.job import NewJob
 from jobwell.core.marks import Lane, Mark
 from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.ranks import rank_of
 from jobwell.core.task import TaskSpec
 from jobwell.store import results
 from jobwell.store.arrays import Uuids
@@ -180,7 +181,7 @@ class JobVerbs:
             {
                 "id": str(job), "claim_id": str(claim), "reason": end.reason, "code": end.code, "counts": end.counts,
                 "kind": end.failure.kind, "error_type": end.failure.error_type, "message": end.failure.message,
-                "traceback": end.failure.traceback or None,
+                "traceback": end.failure.traceback or None, "origin": end.failure.origin,
                 "fingerprint": _fingerprint(task, end),
             }
             for job, claim, task, end in ends
@@ -193,7 +194,8 @@ class JobVerbs:
             {
                 "id": str(job), "claim_id": str(claim), "delay": end.delay, "kind": end.failure.kind,
                 "error_type": end.failure.error_type, "message": end.failure.message,
-                "traceback": end.failure.traceback or None, "note": end.note,
+                "traceback": end.failure.traceback or None, "origin": end.failure.origin, "note": end.note, "queue": end.queue,
+                "rank": None if end.priority is None else rank_of(end.priority),
             }
             for job, claim, end in ends
         ]  # fmt: skip
@@ -225,7 +227,7 @@ class JobVerbs:
             {
                 "id": str(job), "claim_id": str(claim), "kind": end.failure and end.failure.kind,
                 "error_type": end.failure and end.failure.error_type, "message": end.failure and end.failure.message,
-                "traceback": (end.failure and end.failure.traceback) or None,
+                "traceback": (end.failure and end.failure.traceback) or None, "origin": end.failure and end.failure.origin,
             }
             for job, claim, end in ends
         ]  # fmt: skip

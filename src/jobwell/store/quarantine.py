@@ -17,7 +17,7 @@ PIECE = 500
 MOST_GROUPS = 10_000
 State = Literal["new", "looked at", "waiting", "resolved"]
 STATES: tuple[State, ...] = ("new", "looked at", "waiting", "resolved")
-_ROW = ("fingerprint", "task", "reason", "code", "error_type", "message", "count", "first_seen", "last_seen", "tenants",
+_ROW = ("fingerprint", "task", "reason", "code", "error_type", "origin", "message", "count", "first_seen", "last_seen", "tenants",
         "some_tenants", "examples", "owner", "state", "note", "set_at", "set_by")  # fmt: skip
 GROUP_COLUMNS = ("group", *_ROW)
 

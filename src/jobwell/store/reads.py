@@ -18,15 +18,16 @@ LIST_COLUMNS = (
     "id", "state", "task", "queue", "priority", "tenant", "attempt", "failures", "enqueued_at", "run_at", "started_at",
     "ended_at", "note",
 )  # fmt: skip
-QUARANTINE_COLUMNS = (*LIST_COLUMNS[:-1], "reason", "code", "error_type", "message", "fingerprint")
+QUARANTINE_COLUMNS = (*LIST_COLUMNS[:-1], "reason", "code", "error_type", "message", "fingerprint", "origin")
 ONE_COLUMNS = (
     "place", "id", "state", "task", "queue", "priority", "tenant", "lock_key", "attempt", "failures", "crashes", "losses",
     "postponements", "bytes", "enqueued_at", "run_at", "started_at", "ended_at", "deadline", "worker",
-    "reason", "code", "error_type", "message", "traceback", "note", "args", "meta", "result",
+    "reason", "code", "error_type", "message", "traceback", "origin", "note", "args", "meta", "result",
 )  # fmt: skip
 PAUSE_COLUMNS = ("queue", "paused_at", "paused_by", "paused_why", "paused_until")
 ATTEMPT_COLUMNS = (
     "attempt", "outcome", "kind", "error_type", "message", "traceback", "started_at", "ended_at", "next_at", "worker", "note",
+    "origin", "queue",
 )  # fmt: skip
 
 

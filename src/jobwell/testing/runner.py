@@ -193,7 +193,7 @@ class Runner:
         inner = () if fault is None else (saboteur(fault),)
         around = Surroundings(
             self._app.catalog, self._threads, (spy, *self._app.middleware, *inner), self._app.settings.result_limit, self._now,
-            connections=self._app.client.connections,
+            connections=self._app.client.connections, queues=self._app.queues,
         )  # fmt: skip
         limits = Limits(lambda: [attempt], time.monotonic)
 

@@ -21,9 +21,11 @@ from jobwell.core import text
 from jobwell.core.classify import Verdict, classify
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.duration import text as duration_text
+from jobwell.core.elsewhere import going
 from jobwell.core.envelope import version_of
 from jobwell.core.error_rules import Rules
 from jobwell.core.errors import JobwellError, ResourceUnavailable
+from jobwell.core.orders import Raised, deciding
 from jobwell.core.outcome import (
     RESULT_NOT_KEPT,
     Cancelled,
@@ -56,7 +58,7 @@ log = logging.getLogger("jobwell.worker")
 
 UNKNOWN_DELAY = 30.0
 TOO_NEW_BOUND = 120  # times 30 s: an hour for a deploy
-OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began")
+OVERDUE = Failure("DeadlinePassed", "the deadline passed before the attempt began", origin="limits")
 
 
 async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
@@ -67,7 +69,7 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     """
     if attempt.apart and around.children is not None:
         return await _apart(attempt, around.children, around.now)
-    attempt.calls = around.calls
+    attempt.calls, attempt.queues = around.calls, around.queues
     refusal = _open(attempt)
     if refusal is not None:
         return refusal
@@ -79,7 +81,8 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
         try:
             return _judge(attempt, error, around.now)
         except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
-            return _again(attempt, Failure(type(error).__name__, "what it raised cannot be read"), None, around.now)
+            unread = Failure(type(error).__name__, "what it raised cannot be read", origin="code")
+            return _again(attempt, unread, None, around.now)
     if attempt.stopped == "timeout":
         return timed_out(attempt, around.now)
     return _succeeded(attempt, result, around.result_limit)
@@ -101,7 +104,7 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
     except Died as death:
         return None if attempt.stopped == "lost" else Crashed(death.how)
     except TooMuchMemory as error:
-        return _again(attempt, Failure("MemoryLimit", str(error), kind="unknown"), None, now)
+        return _again(attempt, Failure("MemoryLimit", str(error), kind="unknown", origin="limits"), None, now)
     except CannotStart as error:
         log.error("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, error)  # noqa: TRY400  it says all
         return Released(text.clean(str(error), MESSAGE_LIMIT), UNKNOWN_DELAY, begun=False)
@@ -121,8 +124,8 @@ def _open(attempt: Attempt) -> Outcome | None:
     if job.remaining is not None and job.remaining <= 0:
         return Failed(Reason.DEADLINE, OVERDUE, counts=False)
     if job.args is None and job.bytes:
-        gone = Failure("ArgumentsGone", f"its arguments ({job.bytes:,} bytes) stood apart, and are not there any more")
-        return Failed(Reason.INVALID, gone, counts=False)
+        gone = f"its arguments ({job.bytes:,} bytes) stood apart, and are not there any more"
+        return Failed(Reason.INVALID, Failure("ArgumentsGone", gone, origin="validation"), counts=False)
     try:
         version, stored = version_of(job.args or "{}")
         if version > spec.version:
@@ -130,7 +133,8 @@ def _open(attempt: Attempt) -> Outcome | None:
         attempt.args = spec.signature.decode(stored) if version == spec.version else _upgraded(spec, version, stored)
     except BaseException as error:  # noqa: BLE001  classes and upgrades of the user work here, and raise what they like
         words = text.clean(said(error), MESSAGE_LIMIT)
-        return Failed(Reason.INVALID, Failure(type(error).__name__, f"the payload does not fit the task: {words}"), counts=False)
+        unfit = Failure(type(error).__name__, f"the payload does not fit the task: {words}", origin="validation")
+        return Failed(Reason.INVALID, unfit, counts=False)
     if spec.signature.context:
         attempt.context = _context(attempt, spec)
     return None
@@ -140,7 +144,8 @@ def _too_new(attempt: Attempt, version: int, known: int) -> Outcome:
     """Made by a newer release, which is being deployed, or was taken back."""
     told = f"its payload has version {version}, and this release knows {known}"
     if attempt.job.postponements >= TOO_NEW_BOUND:
-        return Failed(Reason.UNSUPPORTED, Failure("TooNew", f"{told}; nobody who knows it has come"), counts=False)
+        gone = Failure("TooNew", f"{told}; nobody who knows it has come", origin="code")
+        return Failed(Reason.UNSUPPORTED, gone, counts=False)
     log.warning("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, told)
     return Released(told, UNKNOWN_DELAY, begun=False)
 
@@ -205,33 +210,38 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         return None
     if attempt.stopped == "timeout":
         return timed_out(attempt, now)
-    if attempt.stopped == "shutdown" and isinstance(error, asyncio.CancelledError):
+    raised = deciding(error, now)
+    order = raised.order
+    if attempt.stopped == "shutdown" and isinstance(order, asyncio.CancelledError):
         return Released("shutdown")
     if attempt.stopped == "cancelled":
-        asked = isinstance(error, asyncio.CancelledError)
-        return Cancelled(None if asked else failure_of(error, classify(error, _rules(attempt)).kind))
-    if isinstance(error, Reject):
-        message = text.clean(said(error.message), MESSAGE_LIMIT)
-        failure = Failure("Reject", message, trace_of(error), "", "logical")
-        return Failed(Reason.REJECTED, failure, text.clean(said(error.code), 200))
-    if isinstance(error, Snooze):
-        return _snoozed(attempt, error, now)
-    if isinstance(error, ResourceUnavailable):
-        return gone_back(error, _remaining(attempt))
-    if isinstance(error, Retry):
+        asked = isinstance(order, asyncio.CancelledError)
+        return Cancelled(None if asked else failure_of(error, classify(error, _rules(attempt))))
+    if isinstance(order, Reject):
+        message = text.clean(said(order.message), MESSAGE_LIMIT)
+        failure = Failure("Reject", message, trace_of(order), "", "logical", classify(order).origin)
+        return Failed(Reason.REJECTED, failure, text.clean(said(order.code), 200))
+    if isinstance(order, Snooze):
+        return _snoozed(attempt, order, now)
+    if isinstance(order, ResourceUnavailable):
+        return gone_back(order, _remaining(attempt))
+    if isinstance(order, Retry):
         # A subclass may have forgotten to call ours.
-        return _again(attempt, failure_of(error, "temporary"), getattr(error, "after", None), now)
-    return _failed(attempt, error, now)
+        failure = failure_of(order, replace(classify(order), kind="temporary"))
+        return _again(attempt, failure, getattr(order, "after", None), now, wish=order)
+    return _failed(attempt, error, raised, now)
 
 
-def _failed(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome:
+def _failed(attempt: Attempt, error: BaseException, raised: Raised, now: Callable[[], datetime]) -> Outcome:
     """An error that is no order: classified, and tried again by the rule that fits it."""
-    spec, verdict = attempt.spec, classify(error, _rules(attempt))
+    spec, verdict = attempt.spec, classify(raised.error, _rules(attempt))
     assert spec is not None
-    failure = failure_of(error, verdict.kind)
+    failure = failure_of(error, verdict)
     match = matching(spec.retry, verdict, (f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__))
     if verdict.kind == "logical" and not match.again:
         return Failed(Reason.REJECTED, failure)
+    if verdict.asked is None and raised.asked is not None:
+        return _again(attempt, failure, raised.asked, now, match)
     return _again(attempt, failure, verdict.asked, now, match, header=True)
 
 
@@ -244,9 +254,10 @@ def timed_out(attempt: Attempt, now: Callable[[], datetime]) -> Outcome:
     spec, job = attempt.spec, attempt.job
     assert spec is not None
     if job.remaining is not None and job.remaining <= spec.timeout:
-        return Failed(Reason.DEADLINE, Failure("DeadlinePassed", "the deadline passed while it ran", kind="temporary"))
+        passed = Failure("DeadlinePassed", "the deadline passed while it ran", kind="temporary", origin="limits")
+        return Failed(Reason.DEADLINE, passed)
     message = f"it ran longer than its time limit of {duration_text(spec.timeout)}"
-    return _again(attempt, Failure("TimeLimit", message, kind="temporary"), None, now)
+    return _again(attempt, Failure("TimeLimit", message, kind="temporary", origin="limits"), None, now)
 
 
 def _again(
@@ -257,6 +268,7 @@ def _again(
     match: Match | None = None,
     *,
     header: bool = False,
+    wish: Retry | None = None,
 ) -> Outcome:
     """Another attempt, or the end. A header that names no time to come (a clock may be off) leaves it to the rule."""
     spec, job = attempt.spec, attempt.job
@@ -285,18 +297,21 @@ def _again(
         return Failed(Reason.DEADLINE, failure)
     if attempt.failed_in is not None and attempt.calls is not None:
         plan = attempt.calls.paced(attempt, plan, _remaining(attempt))
-    return Retrying(plan.delay, failure, plan.note or note)
+    place = going(match.rule, failures=job.failures + 1, wish=wish, at_queue=job.queue, at_rank=job.rank, queues=attempt.queues)
+    notes = "; ".join(filter(None, (plan.note or note, place.note)))
+    return Retrying(plan.delay, failure, notes or None, place.queue, place.priority)
 
 
 def _snoozed(attempt: Attempt, wish: Snooze, now: Callable[[], datetime]) -> Outcome:
     try:
         delay = after_seconds(wish.until, now(), "until")
     except (JobwellError, AttributeError) as error:
-        return _again(attempt, failure_of(error, "unknown"), None, now)
+        return _again(attempt, failure_of(error, Verdict("unknown")), None, now)
     remaining = _remaining(attempt)
     message = text.clean(said(wish), MESSAGE_LIMIT)
     if remaining is not None and delay >= remaining:
-        return Failed(Reason.DEADLINE, Failure("Snooze", f"it asked to sleep past its deadline: {message}"), counts=False)
+        past = Failure("Snooze", f"it asked to sleep past its deadline: {message}", origin="limits")
+        return Failed(Reason.DEADLINE, past, counts=False)
     return Snoozed(max(delay, 0.001), message)
 
 

@@ -23,6 +23,7 @@ from jobwell.core.classify import classify
 from jobwell.core.duration import text as duration_text
 from jobwell.core.error_rules import Rules
 from jobwell.core.errors import DeclarationError, JobwellError, ResourceUnavailable
+from jobwell.core.orders import deciding
 from jobwell.core.outcome import Reject, Released, Retry, Snooze, after_seconds
 from jobwell.core.retry import Plan
 from jobwell.worker.failures import said as spoken
@@ -306,6 +307,9 @@ class Call:
 
     def _judged(self, error: BaseException | None) -> tuple[Told | None, float | None]:
         """What the end of the call says, and for how many seconds the resource asked not to be called."""
+        if isinstance(error, BaseExceptionGroup):
+            raised = deciding(error, self._calls.now)
+            error = raised.order or raised.error
         if isinstance(error, Reject | Snooze):
             return "good", None
         if isinstance(error, Retry):

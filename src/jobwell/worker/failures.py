@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jobwell.core import text
+from jobwell.core.classify import Verdict
 from jobwell.core.outcome import Failure
 
 MESSAGE_LIMIT = 4_000
@@ -12,11 +13,12 @@ TRACEBACK_LIMIT = 16_000
 OURS = tuple(str(Path(__file__).parents[1] / part) for part in ("worker", "testing"))
 
 
-def failure_of(error: BaseException, kind: str) -> Failure:
-    """Of an error, with its kind."""
+def failure_of(error: BaseException, verdict: Verdict) -> Failure:
+    """Of an error, with what it was judged to be."""
     kind_of = type(error)
     name = kind_of.__qualname__ if kind_of.__module__ == "builtins" else f"{kind_of.__module__}.{kind_of.__qualname__}"
-    return Failure(text.clean(name, 200), text.clean(said(error), MESSAGE_LIMIT), trace_of(error), _place(error), kind)
+    message = text.clean(said(error), MESSAGE_LIMIT)
+    return Failure(text.clean(name, 200), message, trace_of(error), _place(error), verdict.kind, verdict.origin)
 
 
 def said(value: object) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -35,6 +35,7 @@ class Attempt:
         kill: ends that child at once; None where there is none.
         calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
         slow: it took longer than to store its outcome.
+        queues: to which a retry may send it.
     """
 
     job: Claimed
@@ -53,6 +54,7 @@ class Attempt:
     called: set[str] = field(default_factory=set)
     failed_in: str | None = None
     slow: bool = False
+    queues: Collection[str] = ()
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.
@@ -79,6 +81,7 @@ class Surroundings:
 
     Attributes:
         connections: the app's own, for what an attempt stores of itself on the way.
+        queues: that the app declares: a retry may go to one of them.
     """
 
     catalog: Catalog
@@ -89,6 +92,7 @@ class Surroundings:
     children: Children | None = None
     calls: Calls | None = None
     connections: Connections | None = None
+    queues: Collection[str] = ()
 
 
 def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:

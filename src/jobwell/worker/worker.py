@@ -199,6 +199,7 @@ class Worker:
             self._children,
             calls,
             self._app.client.connections,
+            self._app.queues,
         )  # fmt: skip
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,

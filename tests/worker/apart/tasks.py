@@ -172,6 +172,7 @@ WORDS: dict[str, Callable[[SyncContext, int, str], Any]] = {
     "recursion": lambda _ctx, _n, _path: deep(),
     "reject": lambda _ctx, n, _path: throw(Reject("no_such_thing", f"{n} is gone")),
     "retry": lambda _ctx, _n, _path: throw(Retry("again", after="10ms")),
+    "move": lambda ctx, n, _path: throw(Retry("elsewhere", after=0, queue="bulk", priority=n)) if ctx.attempt == 1 else ctx.queue,
     "snooze": lambda _ctx, _n, _path: throw(Snooze("10ms")),
     "value": lambda _ctx, _n, _path: throw(ValueError("it did not work")),
     "log": lambda ctx, n, _path: speak(ctx, n),

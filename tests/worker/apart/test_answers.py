@@ -110,3 +110,13 @@ async def test_what_calls_of_resources_told_comes_with_the_outcome(app: App, des
         await auntil(
             lambda: desk.one("select good, bad, firsts, retries from breakers where resource = 'gateway'") == (8, 3, 2, 2)
         )
+
+
+async def test_a_retry_from_a_child_goes_to_another_queue(app: App, desk: Desk) -> None:
+    handle = cpu.enqueue("move", -7)
+    async with working(app):
+        found = await desk.end(handle)
+    assert (found["result"], found["queue"], found["priority"]) == ('"bulk"', "bulk", -7)
+    assert [(row["note"], row["queue"], row["origin"]) for row in found["attempts"]] == [
+        ("goes to bulk at priority -7", "default", "code"), (None, None, None),
+    ]  # fmt: skip

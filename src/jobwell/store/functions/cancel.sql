@@ -1,4 +1,4 @@
--- version: 3
+-- version: 4
 -- Cancelling: what waits is over at once; what runs is asked to stop, and its worker tells how it ended.
 
 -- Returns for each live job of p_ids whether it is over ('cancelled') or asked ('asked'); others are left out.
@@ -72,7 +72,7 @@ language sql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
 as $$
   with given as materialized (
-    select * from json_to_recordset(p_given) as g(id uuid, claim_id uuid, kind text, error_type text, message text, traceback text)),
+    select * from json_to_recordset(p_given) as g(id uuid, claim_id uuid, kind text, error_type text, message text, traceback text, origin text)),
   ended as (
     delete from jobwell.jobs j
      where j.id = any (array(select g.id from given g)) and ((j.id, j.claim_id) in (select g.id, g.claim_id from given g)) is true
@@ -80,8 +80,9 @@ as $$
   asked as (
     delete from jobwell.cancels c using ended e where c.job_id = e.id returning c.*),
   logged as (
-    insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, kind, error_type, message, traceback)
-    select e.id, e.started_at, e.claim_id, e.worker, e.attempt, 'cancelled', g.kind, g.error_type, g.message, g.traceback
+    insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, kind, error_type, message, traceback,
+      origin)
+    select e.id, e.started_at, e.claim_id, e.worker, e.attempt, 'cancelled', g.kind, g.error_type, g.message, g.traceback, g.origin
       from ended e join given g on g.id = e.id and g.claim_id = e.claim_id),
   kept as (
     insert into jobwell.finished (id, finished_at, enqueued_at, run_at, started_at, worker, rank, attempt, failures, bytes,

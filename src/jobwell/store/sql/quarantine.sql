@@ -20,13 +20,13 @@ said as (
 chosen as (
   select s.* from said s where :state::text is null or s.state = :state or (:state = 'open' and s.state <> 'resolved')
    order by s.last_seen desc, s.fingerprint limit :limit)
-select c.fingerprint, e.task, e.reason, e.code, e.error_type, e.message, c.jobs, c.first_seen, c.last_seen, c.tenants, e.names, e.examples,
+select c.fingerprint, e.task, e.reason, e.code, e.error_type, e.origin, e.message, c.jobs, c.first_seen, c.last_seen, c.tenants, e.names, e.examples,
        coalesce(c.owner, e.owner) as owner, c.state, c.note, c.set_at, c.set_by
   from chosen c cross join lateral (
     select (array_agg(x.id order by x.failed_at desc))[1:3] as examples, (array_agg(distinct x.tenant) filter (where x.tenant <> ''))[1:3] as names,
            (array_agg(x.task order by x.failed_at desc))[1] as task, (array_agg(x.reason order by x.failed_at desc))[1] as reason,
            (array_agg(x.code order by x.failed_at desc))[1] as code, (array_agg(x.error_type order by x.failed_at desc))[1] as error_type,
-           (array_agg(left(x.message, 1000) order by x.failed_at desc))[1] as message,
+           (array_agg(x.origin order by x.failed_at desc))[1] as origin, (array_agg(left(x.message, 1000) order by x.failed_at desc))[1] as message,
            (select k.spec ->> 'owner' from jobwell.catalog k where k.task = (array_agg(x.task order by x.failed_at desc))[1]) as owner
       from (
         select q.* from jobwell.quarantine q

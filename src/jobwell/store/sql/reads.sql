@@ -49,7 +49,7 @@ select id, state, task, queue, 100 - rank as priority, tenant, attempt, failures
 
 -- name: list_quarantine
 select id, 'failed' as state, task, queue, 100 - rank as priority, tenant, attempt, failures, enqueued_at, run_at, started_at, failed_at as ended_at, reason as note,
-       code, error_type, message, fingerprint
+       code, error_type, message, fingerprint, origin
   from jobwell.quarantine j
  where (:reason::text is null or j.reason = :reason) and (:fingerprint::text is null or j.fingerprint = :fingerprint)
    and (:queue::text is null or j.queue = :queue)
@@ -63,15 +63,15 @@ select id, 'failed' as state, task, queue, 100 - rank as priority, tenant, attem
 select * from (
   select 1 as place, id, state, task, queue, 100 - rank as priority, tenant, lock_key, attempt, failures, crashes, losses, postponements, bytes,
          enqueued_at, run_at, started_at, null::timestamptz as ended_at, deadline, worker, null as reason, null as code, null as error_type,
-         null as message, null as traceback, null as note, args::text, meta::text, null as result
+         null as message, null as traceback, null as origin, null as note, args::text, meta::text, null as result
     from jobwell.jobs where id = :id
   union all
   select 2, id, state, task, queue, 100 - rank, tenant, '', attempt, failures, 0, 0, 0, bytes, enqueued_at, run_at, started_at, finished_at, null,
-         worker, null, null, null, null, null, note, args::text, meta::text, result::text
+         worker, null, null, null, null, null, null, note, args::text, meta::text, result::text
     from jobwell.finished where id = :id
   union all
   select 3, id, 'failed', task, queue, 100 - rank, tenant, lock_key, attempt, failures, crashes, losses, postponements, bytes, enqueued_at, run_at,
-         started_at, failed_at, deadline, worker, reason, code, error_type, message, traceback, null, args::text, meta::text, null
+         started_at, failed_at, deadline, worker, reason, code, error_type, message, traceback, origin, null, args::text, meta::text, null
     from jobwell.quarantine where id = :id) found
 order by place limit 1;
 
@@ -79,7 +79,7 @@ order by place limit 1;
 select args::text from jobwell.payloads where id = :id;
 
 -- name: attempts
-select attempt, outcome, kind, error_type, message, traceback, started_at, ended_at, next_at, worker, note
+select attempt, outcome, kind, error_type, message, traceback, started_at, ended_at, next_at, worker, note, origin, queue
   from jobwell.attempts where job_id = :id order by ended_at limit :limit;
 
 -- name: find

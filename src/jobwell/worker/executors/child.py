@@ -189,6 +189,7 @@ class Child:
         around = Surroundings(
             self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._clock.now,
             calls=Calls(self._app.guards, self._clock.now), connections=self._app.client.connections,
+            queues=self._app.queues,
         )  # fmt: skip
         if not _plain(attempt):
             run_loop(self._attend(attempt, around))

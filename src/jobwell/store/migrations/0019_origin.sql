@@ -1,0 +1,6 @@
+-- Where an error comes from, as the classifier knows it: code, external, limits or validation. Null: nobody has said, as for all rows
+-- of older workers, for crashes and for losses. And of an attempt after which the job went to another queue: the one that it left.
+-- Runs before the code of the same release is deployed; older code leaves both as they are.
+
+alter table jobwell.attempts add column origin text collate "C", add column queue text collate "C";
+alter table jobwell.quarantine add column origin text collate "C";

@@ -1,6 +1,5 @@
 """What decides where several things were raised together (`asyncio.TaskGroup`): an order to Jobwell, or an error. Pure."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ from jobwell.core.outcome import Reject, Retry, Snooze, after_seconds
 
 # Of different orders the first of these counts: what no retry can mend, then what counts, then what costs nothing.
 KINDS: Final[tuple[type[BaseException], ...]] = (Reject, Retry, Snooze, ResourceUnavailable)
+CANCELLED: Final = "asyncio.exceptions.CancelledError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def deciding(error: BaseException, now: Callable[[], datetime]) -> Raised:
     wait. Whoever was only cancelled, because another one failed, has no say.
     """
     if not issubclass(type(error), BaseExceptionGroup):
-        return Raised(error if _is(error, (*KINDS, asyncio.CancelledError)) else None, error)
+        return Raised(error if _is(error, KINDS) or _is_cancelled(error) else None, error)
     leaves = read.leaves_of(error)
-    told = [leaf for leaf in leaves if not _is(leaf, (asyncio.CancelledError,))]
+    told = [leaf for leaf in leaves if not _is_cancelled(leaf)]
     if not told:
         return Raised(leaves[0], error)
     errors = [leaf for leaf in told if not _is(leaf, KINDS)]
@@ -55,6 +55,10 @@ def deciding(error: BaseException, now: Callable[[], datetime]) -> Raised:
 
 def _is(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
     return issubclass(type(error), kinds)  # whatever it says of its class itself
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    return any(read.named(CANCELLED, cls) for cls in read.ancestors(error))
 
 
 def _longest(orders: Sequence[BaseException], now: Callable[[], datetime]) -> BaseException:

@@ -1,5 +1,6 @@
 """Retries from the quarantine at a pace and with edited arguments, and jobs that are given up."""
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from jobwell.core.filters import Selection
 from jobwell.core.ids import new_id
 from jobwell.store import catalog, control, quarantine, reads
 from jobwell.store.statements import run
+from jobwell.testing import Testbed
 from tests.worker.helpers import Desk, working
 
 Conn = Connection[Any]
@@ -162,6 +164,47 @@ def test_named_jobs_go_back_at_a_pace_too(app: App, conn: Conn) -> None:
     for wrong in (0.0, -1.0, 1e9, float("nan")):
         with pytest.raises(InvalidArguments, match="pace"):
             triage.retry(app.database, jobs, by="olga", pace=wrong)
+
+
+def test_a_deadline_does_not_grow_by_the_waits_for_turns(app: App, conn: Conn) -> None:
+    """It counts from the turn, and is as long in each retry, paced or not, as it was first."""
+
+    @app.task(name="item", deadline="2h")
+    def item(n: int) -> None: ...
+
+    jobs = [item.enqueue(n).id for n in range(3)]
+    for pace in (0.01, None, 0.01, 0.01, None):
+        bury(conn)
+        assert triage.retry(app.database, jobs, by="olga", pace=pace).touched == 3
+        found = conn.execute("select run_at - enqueued_at, deadline - run_at from jobs order by run_at").fetchall()
+        assert [wait for wait, _ in found] == [timedelta(seconds=100 * n if pace else 0) for n in range(3)]
+        assert [length for _, length in found] == [timedelta(hours=2)] * 3
+    bury(conn)
+    total, bound = actions.preview(app.database, "quarantine.retry", Selection(task="item"))
+    actions.many(app.database, "quarantine.retry", bound, total=total, by="olga", pace=0.01)
+    bury(conn)
+    actions.many(app.database, "quarantine.retry", replace(bound, until=None), total=3, by="olga")
+    assert conn.execute("select distinct deadline - run_at from jobs").fetchall() == [(timedelta(hours=2),)]
+
+
+def test_a_paced_job_that_fails_in_its_turn_has_as_long_as_any_other(app: App, bed: Testbed) -> None:
+    """The whole way round: it waits for its turn, runs past its first deadline, fails there, and is retried."""
+
+    @app.task(name="item", deadline="1h", retry=Fixed("0s", attempts=1))
+    def item(n: int) -> None:
+        raise ConnectionError
+
+    jobs = [item.enqueue(n).id for n in range(2)]
+    bed.drain()
+    assert triage.retry(app.database, jobs, by="olga", pace=0.0002).touched == 2
+    assert bed.drain().counts == {"failed": 1}
+    bed.clock.travel("83m")  # past the deadline that a retry without a pace would have had
+    assert not bed.drain()
+    bed.clock.travel("1m")
+    assert bed.drain().counts == {"failed": 1}
+    assert [job.reason for job in bed.quarantined()] == ["exhausted"] * 2
+    triage.retry(app.database, jobs, by="olga")
+    assert all(timedelta(minutes=59) < job.deadline - bed.clock.now() <= timedelta(hours=1) for job in bed.jobs() if job.deadline)
 
 
 async def test_jobs_are_given_up_with_a_reason_by_a_durable_action(app: App, conn: Conn) -> None:

@@ -119,12 +119,14 @@ async def test_a_discarded_job_is_over_and_says_who_and_why(store: Store, hand: 
     assert not run(store.conn, quarantine.retry(store.statements, Selection(ids=[job]))).ids
 
 
-def test_original_arguments_go_when_their_job_is_nowhere_any_more(store: Store) -> None:
+def test_original_arguments_and_turns_go_when_their_job_is_nowhere_any_more(store: Store) -> None:
     (there,) = store.put_new(1)
     edit = "insert into quarantine_edits (job_id, at, actor, args) values (%s, now() - interval '8 days', 'olga', '{}')"
+    turn = "insert into quarantine_turns values (%s, now() - interval '8 days')"
     for job in (there, new_id()):
         store.conn.execute(edit, [job])
+        store.conn.execute(turn, [job])
     run(store.conn, UpkeepVerbs(store.statements).delete_old(seconds=9 * 86400.0))
-    assert store.count("quarantine_edits") == 2
+    assert (store.count("quarantine_edits"), store.count("quarantine_turns")) == (2, 2)
     run(store.conn, UpkeepVerbs(store.statements).delete_old(seconds=7 * 86400.0))
-    assert store.ask("select job_id from quarantine_edits") == [(there,)]
+    assert store.ask("select job_id from quarantine_edits") == store.ask("select job_id from quarantine_turns") == [(there,)]

@@ -4,3 +4,9 @@
 
 alter table jobwell.attempts add column origin text collate "C", add column queue text collate "C";
 alter table jobwell.quarantine add column origin text collate "C";
+
+-- When the turn of a job is, or was, that was retried at a pace: its deadline counts from there.
+create table jobwell.quarantine_turns (
+  job_id uuid primary key,
+  due    timestamptz not null
+);

@@ -103,7 +103,8 @@ select id from taken;
 -- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved, and with a
 -- pace (jobs in a second) the moment after the last of them: each waits as scheduled for its own, so nothing has to stay alive.
 -- It counts as enqueued now, so that the deadline keeps its length however often this is done; the id tells the first time.
--- The deadline counts from the moment at which the job may run; so the wait for a turn is part of its length in the next retry.
+-- The deadline counts from the moment at which the job may run. That of a turn is kept, so that the wait for it is no part of the
+-- deadline's length in the next retry: what comes back at a pace again and again has as long each time.
 with clock as materialized (select jobwell.now() as now),
 chosen as (
   select q.id from jobwell.quarantine q
@@ -117,13 +118,16 @@ taken as (
 unasked as (
   delete from jobwell.cancels a using chosen c where a.job_id = c.id),
 timed as (
-  select t.*, c.now, case when :pace::float8 is null then c.now
+  select t.*, c.now, u.due as last_turn, t.deadline - greatest(t.enqueued_at, u.due) as length, case when :pace::float8 is null then c.now
            else greatest(c.now, :start::timestamptz) + make_interval(secs => (row_number() over (order by t.id) - 1) / :pace::float8) end as due
-    from taken t, clock c),
+    from clock c cross join taken t left join jobwell.quarantine_turns u on u.job_id = t.id),
+turned as (
+  insert into jobwell.quarantine_turns (job_id, due) select t.id, t.due from timed t where t.due > t.now or t.last_turn is not null
+  on conflict (job_id) do update set due = excluded.due),
 back as (
   insert into jobwell.jobs (alone, id, gate, enqueued_at, run_at, ready_at, deadline, rank, attempt, failures, crashes, losses, postponements,
                             bytes, queue, task, state, tenant, lock_key, args, meta)
-  select t.alone, t.id, t.gate, t.now, t.due, case when t.due <= t.now then t.now end, t.due + (t.deadline - t.enqueued_at),
+  select t.alone, t.id, t.gate, t.now, t.due, case when t.due <= t.now then t.now end, t.due + t.length,
          t.rank, t.attempt, 0, 0, 0, 0, t.bytes, t.queue, t.task, case when t.due <= t.now then 'ready' else 'scheduled' end,
          t.tenant, t.lock_key, t.args, t.meta
     from timed t

@@ -28,7 +28,13 @@ select q.id from jobwell.quarantine q
  order by q.failed_at limit :limit for update of q skip locked;
 
 -- name: delete_old_edits
--- Arguments as they were before somebody edited them, of jobs that are nowhere any more.
+-- Arguments as they were before somebody edited them, of jobs that are nowhere any more; and turns of jobs that cannot be retried any more.
+with turns as (
+  delete from jobwell.quarantine_turns where job_id = any (array(
+    select u.job_id from jobwell.quarantine_turns u
+     where u.due < (select jobwell.now()) - make_interval(secs => :seconds) and not exists (select from jobwell.jobs j where j.id = u.job_id)
+       and not exists (select from jobwell.quarantine q where q.id = u.job_id)
+     limit :limit)))
 delete from jobwell.quarantine_edits where id = any (array(
   select e.id from jobwell.quarantine_edits e
    where e.at < (select jobwell.now()) - make_interval(secs => :seconds) and not exists (select from jobwell.jobs j where j.id = e.job_id)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import psycopg
 
-from jobwell import App, Context, Fixed, Lock, Retry
+from jobwell import App, Breaker, Context, Fixed, Lock, Retry
 from tests.waiting import apause, pause
 
 app = App()
@@ -185,3 +185,18 @@ def letter(job: str) -> str:
     pause(1.0)
     asyncio.run(mark(job, 0, "sent"))
     return "sent"
+
+
+app.resource("line", breaker=Breaker(failures=0.5, at_least=1, open="1s", longest="1s"))
+
+
+@app.task(name="dial", resources=("line",), retry=Fixed("10ms", attempts=1))
+async def dial(ctx: Context, how: str, job: str) -> str:
+    """Call somebody: it fails, or hangs the first time, or goes well."""
+    await mark(job, ctx.attempt, "dial")
+    async with ctx.call("line"):
+        if how == "fail":
+            raise ConnectionResetError("nobody there")
+        if how == "hang" and ctx.attempt == 1:
+            await asyncio.Event().wait()
+    return job

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from jobwell import settings as setting
 from jobwell.client import correlation
 from jobwell.client.asking import Asking
+from jobwell.client.quarantine import Deciding
 from jobwell.core.duration import Duration
 from jobwell.core.error_rules import ErrorKey
 from jobwell.core.error_rules import rules as error_rules
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound=Callable[[Any], Any])
 
 
-class App(Tasks, Limiting, Asking):
+class App(Tasks, Limiting, Asking, Deciding):
     """An application: settings, queues, catalog and client. Light to make; it connects at the first enqueue.
 
     Args:

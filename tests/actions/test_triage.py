@@ -207,6 +207,86 @@ def test_a_paced_job_that_fails_in_its_turn_has_as_long_as_any_other(app: App, b
     assert all(timedelta(minutes=59) < job.deadline - bed.clock.now() <= timedelta(hours=1) for job in bed.jobs() if job.deadline)
 
 
+def test_a_group_goes_back_with_other_arguments_by_a_durable_action(app: App, conn: Conn) -> None:
+    """Also where its driver dies in the middle, and at a pace; the originals are kept, and who and why is said of each piece."""
+
+    @app.task(name="send")
+    def send(n: int, server: str = "mail1") -> None: ...
+
+    app.enqueue_many(send.job(n, "mail1") for n in range(700))
+    long = send.enqueue(700, "m" * 5000).id
+    bury(conn)
+    total, bound = actions.preview(app.database, "quarantine.retry", Selection(task="send"))
+    edit = actions.check_edit(app.database, bound, {"server": "mail2"})
+    begin = control.begin(
+        app.database.statements, "quarantine.retry", bound, actor="olga", why="mail1 is gone", total=total, edit=edit, pace=100.0
+    )
+    action = run(conn, begin)
+    assert conn.execute("select verb from bulk_actions").fetchone() == (control.EDITED,)  # an older release leaves it alone
+    with conn.transaction():
+        assert run(conn, control.step(app.database.statements, action)) == (500, False)
+    assert actions.resume(app.database, action).touched == 201
+    edited = conn.execute("select count(*), count(distinct run_at) from jobs where args ->> 'server' = 'mail2'").fetchone()
+    assert edited == (701, 701)
+    assert conn.execute("select count(*) from payloads").fetchone() == (0,)  # the long one is short now
+    assert conn.execute("select count(*), count(distinct actor), min(why) from quarantine_edits").fetchone() == (
+        701, 1, "mail1 is gone")  # fmt: skip
+    assert conn.execute("select length(args ->> 'server') from quarantine_edits where job_id = %s", [long]).fetchone() == (5000,)
+    rows = conn.execute("select action, detail -> 'edited' from audit order by id").fetchall()
+    assert rows == [("quarantine.retry.begin", ["server"]), *[("quarantine.retry", ["server"])] * 2]
+
+
+def test_where_one_of_a_choice_does_not_take_the_arguments_nothing_is_changed(app: App, conn: Conn) -> None:
+    @app.task(name="send")
+    def send(n: int, server: str = "mail1") -> None: ...
+
+    @app.task(name="other", tenant="server")
+    def other(server: str) -> None: ...
+
+    app.enqueue_many(send.job(n, "mail1") for n in range(600))
+    bury(conn)
+    publish(app, conn)
+    other.enqueue("x")
+    bury(conn)
+    total, bound = actions.preview(app.database, "quarantine.retry", Selection())
+    before = conn.execute("select id, args::text from quarantine order by id").fetchall()
+    tries: list[tuple[Selection, dict[str, Any], dict[str, Any], str]] = [
+        (bound, {"server": "mail2"}, {}, "the tenant of other goes by server"), (bound, {"n": 1}, {}, "n is not an argument of other"),
+        (replace(bound, task="send"), {"n": "many"}, {"code": app.catalog.get}, r"send: n: .*valid integer.*; nothing was changed"),
+        (replace(bound, task="send"), {}, {}, "at least one argument"), (replace(bound, task="send"), {"server": "a\x00"}, {}, "cannot be stored"),
+    ]  # fmt: skip
+    for chosen, args, code, said in tries:
+        with pytest.raises(InvalidArguments, match=said):
+            actions.many(app.database, "quarantine.retry", chosen, total=total, by="olga", args=args, **code)
+    with pytest.raises(InvalidArguments, match="takes neither a pace nor arguments"):
+        actions.many(app.database, "quarantine.discard", bound, total=total, by="olga", why="x", args={"server": "x"})
+    with pytest.raises(InvalidArguments, match="valid integer"):
+        triage.retry(app.database, [before[0][0]], by="olga", args={"n": "many"}, code=app.catalog.get)
+    assert conn.execute("select id, args::text from quarantine order by id").fetchall() == before
+    assert conn.execute("select (select count(*) from audit) + (select count(*) from bulk_actions)").fetchone() == (0,)
+    done = actions.many(
+        app.database, "quarantine.retry", replace(bound, task="send"), total=600, by="olga", args={"n": 7}, code=app.catalog.get
+    )
+    assert done.touched == 600
+    assert conn.execute("select count(*) from jobs where args ->> 'n' = '7' and state = 'ready'").fetchone() == (600,)
+
+
+def test_a_job_that_takes_the_arguments_no_more_stays_and_holds_nobody_up(app: App, conn: Conn) -> None:
+    """Between the look and the deed: its task was published anew."""
+
+    @app.task(name="send")
+    def send(server: str) -> None: ...
+
+    jobs = [send.enqueue("mail1").id for _ in range(3)]
+    bury(conn)
+    edit = actions.check_edit(app.database, Selection(), {"server": "mail2"})
+    begin = control.begin(app.database.statements, "quarantine.retry", Selection(), actor="olga", why=None, total=3, edit=edit)
+    action = run(conn, begin)
+    conn.execute("""update quarantine set args = '{"mail": "mail1"}' where id = %s""", [jobs[1]])
+    assert actions.resume(app.database, action).touched == 2
+    assert conn.execute("select id, args::text from quarantine").fetchall() == [(jobs[1], '{"mail": "mail1"}')]
+
+
 async def test_jobs_are_given_up_with_a_reason_by_a_durable_action(app: App, conn: Conn) -> None:
     @app.task(name="item")
     async def item(n: int) -> None:

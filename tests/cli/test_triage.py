@@ -1,5 +1,6 @@
 """`jobwell quarantine groups`, `set`, `discard`, and what `retry` can do besides."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,13 +58,35 @@ def test_a_group_goes_back_at_a_pace(failed: list[str], conn: Conn, cli: Cli) ->
 def test_arguments_are_edited_and_the_original_ones_are_shown(failed: list[str], conn: Conn, cli: Cli) -> None:
     for wrong in ("{", "[]", "{}", "1"):
         assert cli("quarantine", "retry", failed[0], "--args", wrong).code in (1, 2)
-    assert cli("quarantine", "retry", "--all", "--yes", "--args", '{"email": "x"}').code == 2
+    said = cli("quarantine", "retry", failed[0], "--args", '{"email": "x", "email": "y"}')
+    assert said.err.endswith("stands twice; nothing was changed\n")
     assert conn.execute("select count(*) from quarantine").fetchone() == (4,)
     assert cli("quarantine", "retry", failed[0], "--args", '{"email": "ann@example.org"}', "--by", "olga").code == 0
     shown = cli("jobs", "show", failed[0], "-o", "json").json
     assert (shown["args"], shown["state"]) == ({"firm": "b", "email": "ann@example.org"}, "ready")
     assert (shown["edits"][0]["by"], shown["edits"][0]["args"]) == ("olga", {"firm": "b", "email": "0@example.org"})
     assert "0@example.org" in cli("jobs", "show", failed[0]).out
+
+
+def test_a_group_goes_back_with_other_arguments(failed: list[str], conn: Conn, cli: Cli, tmp_path: Path) -> None:
+    name = cli("quarantine", "groups", "-o", "json").json[0]["group"]
+    edit = ("quarantine", "retry", "--group", name, "--args", '{"email": "all@example.org"}')
+    preview = cli(*edit)
+    assert (preview.code, "would retry 4 job(s) with other arguments (email)" in preview.err) == (2, True)
+    wrong = cli(*edit[:-1], '{"emial": "x"}', "--yes")
+    assert (wrong.code, "emial is not an argument of mail" in wrong.err, "nothing was changed" in wrong.err) == (1, True, True)
+    (tmp_path / "shop.py").write_text(
+        "from jobwell import App\napp = App()\n@app.task(name='mail', tenant='firm')\nasync def mail(firm: str, email: str) -> None: ...\n"
+    )
+    code = cli(*edit[:-1], '{"email": 7}', "--yes", "--app", "shop:app")
+    assert (code.code, "email: Input should be a valid string; nothing was changed" in code.err) == (1, True)
+    assert cli("quarantine", "retry", "--group", name, "--app", "shop:app").code == 2
+    said = cli(*edit, "--yes", "--app", "shop:app", "--by", "olga", "--why", "typing errors")
+    assert (said.code, said.out) == (0, "4 job(s) ready again\n")
+    assert conn.execute("select distinct args ->> 'email' from jobs").fetchall() == [("all@example.org",)]
+    shown = cli("jobs", "show", failed[1])
+    assert "olga took it back from the quarantine with other arguments (email)" in shown.out
+    assert "1@example.org" in shown.out  # as it was before
 
 
 def test_a_job_is_given_up_only_with_a_reason(failed: list[str], conn: Conn, cli: Cli) -> None:

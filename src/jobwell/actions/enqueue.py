@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from jobwell.core import published
-from jobwell.core.errors import NotFound
+from jobwell.core.errors import NOT_ENQUEUED, NotFound
 from jobwell.core.job import NewJob, Options
 from jobwell.core.task import TaskSpec
 from jobwell.store import audit, catalog
@@ -42,7 +42,7 @@ def with_code(spec: TaskSpec, named: Mapping[str, Any]) -> dict[str, Any]:
         InvalidArguments: it does not fit the signature; the message names the path.
     """
     stored = orjson.dumps({name: published.stored_form(value, name) for name, value in named.items()})
-    return spec.signature.decode(stored.decode())
+    return spec.signature.decode(stored.decode(), NOT_ENQUEUED)
 
 
 def enqueue(database: Database, job: NewJob, options: Options, *, by: str) -> None:

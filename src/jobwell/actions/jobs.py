@@ -5,16 +5,18 @@ commit with its audit row, and where its driver dies, a worker or `jobwell actio
 twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from jobwell.core.editing import Edit
 from jobwell.core.errors import Conflict, InvalidArguments, NotFound
 from jobwell.core.filters import Selection
-from jobwell.store import audit, control
+from jobwell.store import audit, control, edits
 from jobwell.store.control import Verb
 from jobwell.store.database import Database
+from jobwell.store.edits import Code, nobodys
 from jobwell.store.statements import run
 
 Told = Callable[[int], None]
@@ -107,6 +109,8 @@ def many(
     id: UUID | None = None,
     to: int | None = None,
     pace: float | None = None,
+    args: Mapping[str, Any] | None = None,
+    code: Code = nobodys,
 ) -> Done:
     """Act on all jobs that a choice names.
 
@@ -122,20 +126,38 @@ def many(
         to: the priority that "jobs.priority" gives.
         pace: how many jobs in a second "quarantine.retry" lets go. Each waits as scheduled for its turn, so nothing has to stay
             alive for it.
+        args: arguments by name, as plain JSON, that "quarantine.retry" puts in place of the stored ones, as `triage.retry` does.
+            All jobs are looked at before the first is touched.
+        code: gives a task's code by its name, where it is known: then values are held against its signature.
 
     Returns:
         What was done; `finished` is False where another process has taken the action over.
 
     Raises:
-        InvalidArguments: the pace is out of range. Nothing was done.
+        InvalidArguments, PayloadTooLarge: the pace is out of range, or a job does not take the arguments. Nothing was done.
         StoreUnavailable: the database went away. What is done is done, and a worker goes on with the rest when it is back.
     """
     _check_reason(verb, why)
     check_pace(pace)
-    begin = control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id, to=to, pace=pace)
+    if verb != "quarantine.retry" and not (pace is None and args is None):
+        raise InvalidArguments(f"{verb} takes neither a pace nor arguments; nothing was done")
+    edit = None if args is None else check_edit(database, chosen, args, code)
+    begin = control.begin(database.statements, verb, chosen, actor=by, why=why, total=total, id=id, to=to, pace=pace, edit=edit)
     with database.connect("actions") as conn, database.telling(), conn.transaction():
         action = run(conn, begin)
     return resume(database, action, told=told)
+
+
+def check_edit(database: Database, chosen: Selection, args: Mapping[str, Any], code: Code = nobodys) -> Edit:
+    """Whether all failed jobs of a choice take other arguments. Reads them all, and changes nothing.
+
+    Raises:
+        InvalidArguments, PayloadTooLarge: one does not; the sentence names it.
+    """
+    edit = Edit.of_json(args, database.settings.payload_limit)
+    with database.connect("actions") as conn, database.telling():
+        run(conn, edits.check(database.statements, chosen, edit, code))
+    return edit
 
 
 def check_pace(pace: float | None) -> None:

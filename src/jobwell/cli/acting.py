@@ -48,12 +48,13 @@ def act(
     to: int | None = None,
     pace: float | None = None,
     args: Mapping[str, Any] | None = None,
+    app: str | None = None,
     **filters: Any,
 ) -> int:
     """Do one verb to the jobs named by id (or its beginning), or to all that the filters choose.
 
     `words` name it, as in ("retry", "retried", "ready again"). `to` is a priority to give, `pace` how many jobs a second go
-    back, `args` are arguments to edit. The rest are the options of `common_options`.
+    back, `args` are arguments to edit, `app` names the code by which they are checked. The rest are those of `common_options`.
     """
     from jobwell.actions import jobs as actions
     from jobwell.actions import triage
@@ -62,13 +63,15 @@ def act(
     from jobwell.core.filters import Selection
     from jobwell.core.ids import new_id
     from jobwell.store.database import Database
+    from jobwell.store.edits import nobodys
 
     filtered = any(value is not None for value in filters.values())
     if bool(jobs) + filtered + everything != 1:
         raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
-    database = Database(setting.load({"database_url": database_url, "schema": schema}))
+    given = {"database_url": database_url, "schema": schema}
+    database, code = _with_code(app, given) if app else (Database(setting.load(given)), nobodys)
     if jobs and (pace or args):
-        done = triage.retry(database, _ids(database, jobs), by=actor(by), why=why, pace=pace, args=args)
+        done = triage.retry(database, _ids(database, jobs), by=actor(by), why=why, pace=pace, args=args, code=code)
         return _report(done, words, output)
     if jobs:
         done = actions.named(database, verb, _ids(database, jobs), by=actor(by), why=why, to=to)
@@ -79,19 +82,33 @@ def act(
     total, chosen = actions.preview(database, verb, Selection(**filters))
     if not total:
         return _report(actions.Done(0), words, output)
+    if args:
+        actions.check_edit(database, chosen, args, code)  # before anybody is asked
     if not yes:
+        what = f"{total:,} job(s)" + (f" with other arguments ({', '.join(sorted(args))})" if args else "")
         if not sys.stdin.isatty():
-            raise click.UsageError(f"this would {words[0]} {total:,} job(s); say --yes to do it without being asked")
-        click.confirm(f"{words[0]} {total:,} job(s)?", abort=True, err=True)
+            raise click.UsageError(f"this would {words[0]} {what}; say --yes to do it without being asked")
+        click.confirm(f"{words[0]} {what}?", abort=True, err=True)
     action = new_id()
     try:
         with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
             done = actions.many(
-                database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action, to=to, pace=pace
-            )
+                database, verb, chosen, total=total, by=actor(by), why=why, told=bar.update, id=action, to=to, pace=pace,
+                args=args, code=code,
+            )  # fmt: skip
     except (KeyboardInterrupt, click.Abort):
         return stop(database, action, by=by)
     return _report(done, words, output)
+
+
+def _with_code(target: str, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The store of an app, and its tasks by name."""
+    from jobwell import services
+
+    app = services.load_app(target)
+    app.load()
+    app.override({name: value for name, value in given.items() if value is not None})
+    return app.database, app.catalog.get
 
 
 @contextlib.contextmanager

@@ -113,6 +113,7 @@ def show(ctx: click.Context, job: str, output: str, database_url: str | None, sc
 @click.option("--group", "--fingerprint", "fingerprint", metavar="GROUP", help="Only those of this group: `quarantine groups`.")
 @click.option("--pace", type=PACE, help="So many at a time: 10/s, 30/m, 500/h. Each waits as scheduled for its turn.")
 @click.option("--args", "edited", metavar="JSON", help="Arguments by name in place of the stored ones, which are kept.")
+@click.option("--app", metavar="MODULE:APP", help="Load this code and check the values of --args in depth.")
 @common_options
 def retry(jobs: tuple[str, ...], edited: str | None, **given: Any) -> int:
     r"""Put failed JOBS back to ready: a new attempt budget and deadline, the history kept, the action audited.
@@ -120,22 +121,27 @@ def retry(jobs: tuple[str, ...], edited: str | None, **given: Any) -> int:
     Name jobs by id (the beginning is enough), or choose by filters, or say --all; the exact number is shown and confirmed
     before anything happens. What fails again meanwhile is not taken twice. Needs only a URL.
 
+    --args edits each of them: all are looked at first, and where one does not take the arguments, nothing is changed. Values are
+    plain JSON; with --app they are checked by the task's own code.
+
     \b
     Examples:
       jobwell quarantine retry 019a4f 019a50
       jobwell quarantine retry --task shop.mail.invoice --reason exhausted --why "the server is back"
       jobwell quarantine retry --group 5d2c6f --pace 10/s
       jobwell quarantine retry 019a4f --args '{"email": "ann@example.org"}' --why "a typing error"
+      jobwell quarantine retry --group 5d2c6f --args '{"server": "mail2"}' --app shop.jobs:app
     \b
     Exit codes: 3 none of the jobs named exists, or nobody knows the queue, task or group · 4 some are not in the quarantine
     """
+    from jobwell.core.errors import NOT_CHANGED
     from jobwell.core.published import parse
 
-    args = None if edited is None else parse(edited, "--args")
+    args = None if edited is None else parse(edited, "--args", NOT_CHANGED)
     if args is not None and (not isinstance(args, dict) or not args):
         raise click.UsageError('--args takes a JSON object with at least one argument: \'{"email": "ann@example.org"}\'')
-    if args and not jobs:
-        raise click.UsageError("--args edits jobs that are named by id; nothing was done")
+    if given["app"] and not args:
+        raise click.UsageError("--app checks what --args gives; give both, or neither")
     return act("quarantine.retry", ("retry", "retried", "ready again"), jobs, args=args, **given)
 
 

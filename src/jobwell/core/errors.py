@@ -26,8 +26,11 @@ JobwellError
 └── WorkerError              a worker process cannot go on
 """
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
+
+NOT_ENQUEUED: Final = "nothing was enqueued"  # what a refusal means: for an enqueue,
+NOT_CHANGED: Final = "nothing was changed"  # and for what was there already
 
 
 class JobwellError(Exception):

@@ -11,7 +11,7 @@ import orjson
 
 from jobwell.core.duration import Duration, seconds, text
 from jobwell.core.envelope import versioned
-from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, PayloadTooLarge
+from jobwell.core.errors import NOT_ENQUEUED, DeclarationError, EnqueueError, InvalidArguments, PayloadTooLarge
 from jobwell.core.ids import new_id
 from jobwell.core.ranks import rank_of
 from jobwell.core.task import TaskSpec
@@ -118,6 +118,25 @@ def moment(value: Duration | datetime | None) -> tuple[float, datetime | None]:
     return delay, None
 
 
+def upgraded(spec: TaskSpec, version: int, stored: str, so: str = "") -> dict[str, Any]:
+    """Stored arguments of this version or an older one, as the task takes them now: step by step through the declared upgrades.
+
+    Where no step is declared, the forms are taken to be the same. `so` is what a refusal means, for its sentence.
+
+    Raises:
+        InvalidArguments: they do not fit.
+        Exception: what an upgrade raises.
+    """
+    if version == spec.version:
+        return spec.signature.decode(stored, so)
+    args = spec.signature.read(stored)
+    for step in range(version, spec.version):
+        upgrade = spec.upgrades.get(step)
+        if upgrade is not None:
+            args = upgrade(args)
+    return spec.signature.validate(args, so)
+
+
 def lock_key(spec: TaskSpec, named: Mapping[str, Any]) -> str:
     """The key of `Lock`: the task and a hash of the values in canonical form; readable where the values are short."""
     if spec.lock is None:
@@ -150,15 +169,15 @@ def tenant_of(task: str, value: Any, where: str) -> str:
     return tenant
 
 
-def check_size(task: str, size: int, payload_limit: int) -> None:
-    """Refuse arguments above the limit.
+def check_size(task: str, size: int, payload_limit: int, so: str = NOT_ENQUEUED) -> None:
+    """Refuse arguments above the limit. `so` is what that means, for the sentence.
 
     Raises:
         PayloadTooLarge: with both figures.
     """
     if size > payload_limit:
         raise PayloadTooLarge(
-            f"{task}: the arguments take {size:,} bytes, the limit is {payload_limit:,}; nothing was enqueued."
+            f"{task}: the arguments take {size:,} bytes, the limit is {payload_limit:,}; {so}."
             " Store the data where it belongs and pass its id, path or URL"
         )
 

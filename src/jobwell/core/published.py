@@ -18,7 +18,7 @@ import orjson
 
 from jobwell.core.duration import seconds
 from jobwell.core.envelope import DEEPEST, TAGS, encode, encode_fields, versioned
-from jobwell.core.errors import DeclarationError, EnqueueError, InvalidArguments, NotFound
+from jobwell.core.errors import NOT_ENQUEUED, DeclarationError, EnqueueError, InvalidArguments, NotFound
 from jobwell.core.ids import new_id
 from jobwell.core.job import NewJob, Options, check_size, key_of, moment, tenant_of
 from jobwell.core.ranks import rank_of
@@ -125,8 +125,8 @@ def unknown(task: str, published: Iterable[str]) -> NotFound:
 # --- what a person typed -------------------------------------------------------------------------------------------------
 
 
-def parse(text: str, where: str) -> Any:
-    """Read JSON strictly: no number loses a digit, no name stands twice.
+def parse(text: str, where: str, so: str = NOT_ENQUEUED) -> Any:
+    """Read JSON strictly: no number loses a digit, no name stands twice. `so` is what a refusal means, for its sentence.
 
     Raises:
         InvalidArguments: it is not well-formed; the sentence says where.
@@ -137,25 +137,25 @@ def parse(text: str, where: str) -> Any:
         if len(made) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidArguments(f"{where}: the name {twice!r} stands twice; nothing was enqueued")
+            raise InvalidArguments(f"{where}: the name {twice!r} stands twice; {so}")
         return made
 
     def no_constant(name: str) -> Any:
-        raise InvalidArguments(f"{where}: {name} is not JSON; nothing was enqueued")
+        raise InvalidArguments(f"{where}: {name} is not JSON; {so}")
 
     def exact(number: str) -> float:
         made = float(number)
         if not isfinite(made) or Decimal(number) != Decimal(repr(made)):
-            raise InvalidArguments(f"{where}: {number} would lose digits as a number; write it in quotes. Nothing was enqueued")
+            raise InvalidArguments(f"{where}: {number} would lose digits as a number; write it in quotes; {so}")
         return made
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=no_constant, parse_float=exact)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise InvalidArguments(f"{where}: not well-formed JSON: {error.msg} at {place}; nothing was enqueued") from None
+        raise InvalidArguments(f"{where}: not well-formed JSON: {error.msg} at {place}; {so}") from None
     except (RecursionError, ValueError) as error:
-        raise InvalidArguments(f"{where}: cannot be read: {str(error) or 'nested too deep'}; nothing was enqueued") from None
+        raise InvalidArguments(f"{where}: cannot be read: {str(error) or 'nested too deep'}; {so}") from None
 
 
 def value_of(parameter: Parameter | None, schema: Mapping[str, Any] | None, text: str, name: str) -> Any:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NotRequired, Required
 
 from jobwell.core.envelope import Known, class_name, decode, encode, encode_fields
-from jobwell.core.errors import DeclarationError, InvalidArguments
+from jobwell.core.errors import NOT_ENQUEUED, DeclarationError, InvalidArguments
 
 CONTEXTS = ("Context", "SyncContext")
 TRIED = 100  # jobs with classes in them whose way back is tried before they are stored
@@ -132,14 +132,22 @@ class Signature:
             kwargs = named | kwargs
         return self.validate(kwargs)
 
-    def validate(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate named arguments; values come back converted to the declared types."""
+    def validate(self, named: Mapping[str, Any], so: str = NOT_ENQUEUED) -> dict[str, Any]:
+        """Validate named arguments; values come back converted to the declared types.
+
+        Args:
+            named: the arguments.
+            so: what a refusal means, for its sentence.
+
+        Raises:
+            InvalidArguments: they do not fit; the message names the path.
+        """
         try:
             checked: dict[str, Any] = self._validator.validate_python(named)
         except ValueError as error:
             if not hasattr(error, "errors"):  # not pydantic's: raised by a validator of the user's class
                 raise
-            raise _invalid(self.name, error) from None
+            raise _invalid(self.name, error, so) from None
         return checked
 
     def encode(self, named: Mapping[str, Any]) -> bytes:
@@ -176,9 +184,9 @@ class Signature:
             raise InvalidArguments(f"{self.name}: the payload is no object with named arguments")
         return found
 
-    def decode(self, stored: str) -> dict[str, Any]:
-        """Decode and validate a stored payload, as the worker does."""
-        return self.validate(decode(stored, self.known))
+    def decode(self, stored: str, so: str = "") -> dict[str, Any]:
+        """Decode and validate a stored payload, as the worker does. `so` is what a refusal means, for its sentence."""
+        return self.validate(decode(stored, self.known), so)
 
     def encode_result(self, value: Any) -> bytes:
         """Encode what the function returned."""
@@ -251,11 +259,11 @@ def _collect(hint: Any, found: dict[type, bool]) -> None:
             _collect(field_hint, found)
 
 
-def _invalid(task: str, error: Any) -> InvalidArguments:
+def _invalid(task: str, error: Any, so: str) -> InvalidArguments:
     first = error.errors(include_url=False)[0]
     path = ""
     for part in first["loc"]:
         path += f"[{part}]" if isinstance(part, int) else (f".{part}" if path else str(part))
     said = {"missing": "is required", "extra_forbidden": "is not a parameter of the task"}.get(first["type"], first["msg"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return InvalidArguments(f"{task}: {path}: {said}{more}; nothing was enqueued", path)
+    return InvalidArguments(f"{task}: {path}: {said}{more}{'; ' if so else ''}{so}", path)

@@ -8,17 +8,19 @@ from uuid import UUID
 
 import orjson
 
+from jobwell.core.editing import Edit
 from jobwell.core.errors import Conflict, NotFound
 from jobwell.core.filters import WAITING, Selection
 from jobwell.core.ids import new_id
 from jobwell.core.ranks import rank_of
 from jobwell.core.text import check_storable
-from jobwell.store import audit, quarantine
+from jobwell.store import audit, edits, quarantine
 from jobwell.store.statements import Program, Statements
 
 Verb = Literal["jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry", "quarantine.discard"]
 VERBS: tuple[Verb, ...] = ("jobs.cancel", "jobs.retry", "jobs.priority", "quarantine.retry", "quarantine.discard")
 PACED = "quarantine.paced"  # as a retry at a pace is stored: a worker of an older release leaves it alone, and hurries nothing
+EDITED = "quarantine.edited"  # as one with other arguments is: it would let them go with those that they have
 FAILED = ("quarantine.retry", "quarantine.discard")  # of failed jobs
 PIECE = 500
 UNKNOWN_CAP = 1000
@@ -172,20 +174,25 @@ def begin(
     id: UUID | None = None,
     to: int | None = None,
     pace: float | None = None,
+    edit: Edit | None = None,
 ) -> Program[UUID]:
     """Write an action on many jobs down, so that any process can go on with it. Its id is the caller's, or a new one.
 
-    `to` is the priority that jobs.priority gives; `pace` how many jobs in a second quarantine.retry lets go.
+    `to` is the priority that jobs.priority gives; `pace` how many jobs in a second quarantine.retry lets go, `edit`
+    what goes in place of their arguments.
     """
     check_storable(by=actor, why=why)
     stored = orjson.dumps(_narrowed(verb, chosen).stored()).decode()
-    args, written = _given(to, pace), verb if pace is None else PACED
+    given, written = _given(to, pace), PACED if pace is not None else verb
+    args = given
+    if edit is not None:
+        args, given, written = given | edit.stored(), given | {"edited": edit.names}, EDITED
     rows = yield statements(
         "control.begin", id=id or new_id(), actor=actor, verb=written, chosen=stored, total=total, why=why,
         args=orjson.dumps(args).decode() if args else None,
     )  # fmt: skip
     action: UUID = rows[0][0]
-    detail = {"filter": chosen.said(), "total": total, "why": why} | args
+    detail = {"filter": chosen.said(), "total": total, "why": why} | given
     yield from audit.record(statements, actor=actor, action=f"{verb}.begin", target=str(action), detail=detail)
     return action
 
@@ -205,26 +212,28 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     rows = yield statements("control.take", id=action)
     if not rows:
         return None
-    verb, actor, why, stored, after, _, to, pace, start = rows[0]
+    verb, actor, why, stored, after, _, to, pace, start, *edited = rows[0]
     try:
         chosen = Selection.read(stored if isinstance(stored, dict) else orjson.loads(stored))
     except (TypeError, ValueError, AttributeError) as error:
         raise Conflict(f"action {action} cannot be read by this release ({error}); a newer one began it") from None
-    verb = "quarantine.retry" if verb == PACED else verb
+    verb = "quarantine.retry" if verb in (PACED, EDITED) else verb
     if verb not in VERBS:
         raise Conflict(f"action {action} is a {verb}, which this release does not know; a newer one began it")
     picking = "control.pick_failed" if verb in FAILED else "control.pick_live"
     rows = yield statements(picking, **chosen.parameters(), after=after, limit=PIECE)
     ids = [row[0] for row in rows]
     touched: list[UUID] = []
-    if ids and pace is not None:
-        touched, start = yield from quarantine.retry(statements, Selection(ids=ids), pace=pace, start=start)
+    edit = Edit.read(*edited)
+    if ids and (pace is not None or edit is not None):
+        able = ids if edit is None else (yield from edits.apply(statements, ids, edit, actor=actor, why=why, lenient=True))
+        touched, start = yield from quarantine.retry(statements, Selection(ids=able), pace=pace, start=start)
     elif ids:
         touched = yield from apply(statements, verb, ids, actor=actor, why=why, to=to)
     last = len(ids) < PIECE
     yield statements("control.move", id=action, after=ids[-1] if ids else after, count=len(touched), last=last, start=start)
     if touched:
-        detail = {"action": action, "ids": touched} | _given(to, pace)
+        detail = {"action": action, "ids": touched} | _given(to, pace) | ({"edited": edit.names} if edit is not None else {})
         yield from audit.record(statements, actor=actor, action=verb, target=f"{len(touched)} jobs", detail=detail)
     return len(touched), last
 

@@ -25,6 +25,7 @@ from jobwell.core.elsewhere import going
 from jobwell.core.envelope import version_of
 from jobwell.core.error_rules import Rules
 from jobwell.core.errors import JobwellError, ResourceUnavailable
+from jobwell.core.job import upgraded
 from jobwell.core.orders import Raised, deciding
 from jobwell.core.outcome import (
     RESULT_NOT_KEPT,
@@ -130,7 +131,7 @@ def _open(attempt: Attempt) -> Outcome | None:
         version, stored = version_of(job.args or "{}")
         if version > spec.version:
             return _too_new(attempt, version, spec.version)
-        attempt.args = spec.signature.decode(stored) if version == spec.version else _upgraded(spec, version, stored)
+        attempt.args = upgraded(spec, version, stored)
     except BaseException as error:  # noqa: BLE001  classes and upgrades of the user work here, and raise what they like
         words = text.clean(said(error), MESSAGE_LIMIT)
         unfit = Failure(type(error).__name__, f"the payload does not fit the task: {words}", origin="validation")
@@ -148,16 +149,6 @@ def _too_new(attempt: Attempt, version: int, known: int) -> Outcome:
         return Failed(Reason.UNSUPPORTED, gone, counts=False)
     log.warning("job %s (%s) goes back: %s", attempt.job.id, attempt.job.task, told)
     return Released(told, UNKNOWN_DELAY, begun=False)
-
-
-def _upgraded(spec: TaskSpec, version: int, stored: str) -> dict[str, Any]:
-    """Arguments of an older release, step by step. Where no step is declared, the forms are taken to be the same."""
-    args = spec.signature.read(stored)
-    for step in range(version, spec.version):
-        upgrade = spec.upgrades.get(step)
-        if upgrade is not None:
-            args = upgrade(args)
-    return spec.signature.validate(args)
 
 
 def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:

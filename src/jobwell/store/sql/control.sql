@@ -101,7 +101,8 @@ select set_config('idle_in_transaction_session_timeout', '10s', true);
 
 -- name: take
 -- One driver at a time: another one finds the row locked, and leaves it alone.
-select verb, actor, why, chosen, after_id, done, (args ->> 'to')::integer, (args ->> 'pace')::float8, (args ->> 'start')::timestamptz
+select verb, actor, why, chosen, after_id, done, (args ->> 'to')::integer, (args ->> 'pace')::float8, (args ->> 'start')::timestamptz,
+       args ->> 'edit', (args ->> 'limit')::integer
   from jobwell.bulk_actions where id = :id and state = 'open' for update skip locked;
 
 -- name: move

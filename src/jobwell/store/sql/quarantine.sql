@@ -63,6 +63,15 @@ returning g.owner, g.note, g.state, g.set_at;
 select q.id, q.task, coalesce(q.args, (select p.args from jobwell.payloads p where p.id = q.id))::text from jobwell.quarantine q
  where q.id = any (:ids::uuid[]) and not exists (select from jobwell.jobs j where j.id = q.id) order by q.id for update of q skip locked;
 
+-- name: look
+-- One piece of the jobs that a choice names, with their arguments: to see whether they could be edited.
+select q.id, q.task, coalesce(q.args, (select p.args from jobwell.payloads p where p.id = q.id))::text from jobwell.quarantine q
+ where (:until::timestamptz is null or q.failed_at <= :until) and (:ids::uuid[] is null or q.id = any (:ids))
+   and (:reason::text is null or q.reason = :reason) and (:fingerprint::text is null or q.fingerprint = :fingerprint)
+   and (:queue::text is null or q.queue = :queue) and (:task::text is null or q.task = :task)
+   and (:tenant::text is null or q.tenant = :tenant) and q.id > :after
+ order by q.id limit :limit;
+
 -- name: edit
 -- Other arguments; the original ones are kept. To be run in the transaction of `arguments`, which has locked the rows.
 with given as materialized (

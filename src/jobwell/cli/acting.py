@@ -62,14 +62,11 @@ def act(
     from jobwell.actions.queues import check_filters
     from jobwell.core.filters import Selection
     from jobwell.core.ids import new_id
-    from jobwell.store.database import Database
-    from jobwell.store.edits import nobodys
 
     filtered = any(value is not None for value in filters.values())
     if bool(jobs) + filtered + everything != 1:
         raise click.UsageError("name jobs, or give filters, or say --all; one of the three")
-    given = {"database_url": database_url, "schema": schema}
-    database, code = _with_code(app, given) if app else (Database(setting.load(given)), nobodys)
+    database, code = _store(app, {"database_url": database_url, "schema": schema})
     if jobs and (pace or args):
         done = triage.retry(database, _ids(database, jobs), by=actor(by), why=why, pace=pace, args=args, code=code)
         return _report(done, words, output)
@@ -85,10 +82,7 @@ def act(
     if args:
         actions.check_edit(database, chosen, args, code)  # before anybody is asked
     if not yes:
-        what = f"{total:,} job(s)" + (f" with other arguments ({', '.join(sorted(args))})" if args else "")
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"this would {words[0]} {what}; say --yes to do it without being asked")
-        click.confirm(f"{words[0]} {what}?", abort=True, err=True)
+        _confirm(words[0], total, args)
     action = new_id()
     try:
         with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
@@ -101,10 +95,21 @@ def act(
     return _report(done, words, output)
 
 
-def _with_code(target: str, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The store of an app, and its tasks by name."""
-    from jobwell import services
+def _confirm(word: str, total: int, args: Mapping[str, Any] | None) -> None:
+    what = f"{total:,} job(s)" + (f" with other arguments ({', '.join(sorted(args))})" if args else "")
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"this would {word} {what}; say --yes to do it without being asked")
+    click.confirm(f"{word} {what}?", abort=True, err=True)
 
+
+def _store(target: str | None, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The store, and what knows the code of tasks: nobody, where no app is named."""
+    from jobwell import services
+    from jobwell.store.database import Database
+    from jobwell.store.edits import nobodys
+
+    if target is None:
+        return Database(setting.load(given)), nobodys
     app = services.load_app(target)
     app.load()
     app.override({name: value for name, value in given.items() if value is not None})

@@ -104,12 +104,13 @@ def _confirm(word: str, total: int, args: Mapping[str, Any] | None) -> None:
 
 def _store(target: str | None, given: Mapping[str, Any]) -> tuple[Any, Any]:
     """The store, and what knows the code of tasks: nobody, where no app is named."""
-    from jobwell import services
     from jobwell.store.database import Database
     from jobwell.store.edits import nobodys
 
     if target is None:
         return Database(setting.load(given)), nobodys
+    from jobwell import services
+
     app = services.load_app(target)
     app.load()
     app.override({name: value for name, value in given.items() if value is not None})

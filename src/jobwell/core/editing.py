@@ -101,7 +101,7 @@ def merged(job: UUID, task: str, stored: str | None, edit: Edit, *, known: Publi
                 f" with the right value and discard this one; {NOT_CHANGED}", name,
             )  # fmt: skip
     made = orjson.dumps(there | dict(edit.args)).decode()
-    check_size(task, len(made.encode()), edit.limit, NOT_CHANGED)
+    check_size(f"job {job}: {task}", len(made.encode()), edit.limit, NOT_CHANGED)
     if spec is not None:
         _check_values(job, spec, made)
     return made

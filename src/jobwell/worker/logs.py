@@ -56,8 +56,9 @@ def tell(outcome: Outcome) -> None:
             case Failed(reason, failure, code):
                 about = {"reason": str(reason), **({"code": code} if code else {}), **_extra(failure)}
                 log.error("failed for good (%s): %s", reason, _said(failure), extra=about)
-            case Retrying(delay, failure):
-                log.info("failed, next attempt in %s: %s", duration_text(delay), _said(failure), extra=_extra(failure))
+            case Retrying(delay, failure, queue=queue):
+                when = duration_text(delay) + (f" in the queue {queue}" if queue is not None else "")
+                log.info("failed, next attempt in %s: %s", when, _said(failure), extra=_extra(failure))
             case _:
                 pass
 

@@ -84,7 +84,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @both
-@pytest.mark.parametrize(("args", "said"), WRONG, ids=lambda given: str(given)[:30])
+@pytest.mark.parametrize(("args", "said"), WRONG, ids=["type", "name", "class", "tenant", "lock", "nothing", "no value"])
 async def test_values_that_do_not_fit_are_refused_at_the_door(
     app: App, conn: Conn, failed: Any, args: dict[str, Any], said: str, *, plain: bool
 ) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from jobwell import App, Breaker, Context, Lock, Retry
 from tests.waiting import auntil
 from tests.worker.live.helpers import Books, Start
@@ -33,10 +35,11 @@ async def test_i1_one_that_must_wait_holds_the_later_jobs_of_its_key(
     assert books.rows("select max(failures) as most, sum(failures)::int as of_all from finished") == [{"most": 1, "of_all": 1}]
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 async def test_i1_one_that_must_wait_holds_all_jobs_of_its_resource(
-    app: App, start: Start, books: Books, travel: Callable[[str], None]
+    app: App, start: Start, books: Books, travel: Callable[[str], None], *, grouped: bool
 ) -> None:
-    """Inside `ctx.call` the wish opens the breaker until then, for every task that names the resource."""
+    """Inside `ctx.call` the wish opens the breaker until then, for every task that names the resource. Also from a task group."""
     ran: list[str] = []
     app.resource("api", breaker=Breaker())
 
@@ -45,7 +48,8 @@ async def test_i1_one_that_must_wait_holds_all_jobs_of_its_resource(
         async with ctx.call("api"):
             ran.append(f"send {n}")
             if ctx.attempt == 1 and n == 0:
-                raise Retry("429", after="120")
+                wish = Retry("429", after="120")
+                raise ExceptionGroup("unhandled errors in a TaskGroup", [wish]) if grouped else wish
 
     @app.task(name="fetch", resources=("api",))
     async def fetch(n: int) -> None:

@@ -28,8 +28,10 @@ from jobwell.tasks import Tasks
 
 if TYPE_CHECKING:
     from jobwell.core.events import Event
+    from jobwell.core.letter import Report
 
 H = TypeVar("H", bound=Callable[[Any], Any])
+R = TypeVar("R", bound=Callable[["Report"], Any])
 
 
 class App(Tasks, Limiting, Asking, Deciding):
@@ -73,6 +75,7 @@ class App(Tasks, Limiting, Asking, Deciding):
         self.middleware = tuple(middleware)
         self._error_rules = error_rules(errors, "App: ")
         self.handlers: dict[type[Event], list[Callable[[Any], Any]]] = {}
+        self.report_hook: Callable[[Report], Any] | None = None
         self.binding.client = lambda: self.client
         self.binding.payload_limit = lambda: self.settings.payload_limit
 
@@ -138,6 +141,26 @@ class App(Tasks, Limiting, Asking, Deciding):
             return handler
 
         return listen
+
+    def on_report(self, hook: R) -> R:
+        """Send reports on failed jobs another way than by mail: `@app.on_report` above a function that takes a `Report`.
+
+        It is called with those recipients of a subscription that hold no @ (such as "slack:ops"), and where the setting
+        `smtp_url` is empty with all of them. A plain function runs on a thread; either has 30 s.
+
+        Guarantee: at least once. A hook that raises, or is late, is called again later with the same report; also one that had
+        ended well, where its worker dies a moment later. `report.id` is the same each time.
+
+        Args:
+            hook: the function; an app has one.
+
+        Raises:
+            DeclarationError: there is one already.
+        """
+        if self.report_hook is not None:
+            raise DeclarationError("on_report: there is a hook already; an app has one, which may hand over to several")
+        self.report_hook = hook
+        return hook
 
     def load(self) -> None:
         """Import the modules that `discover` names, and check every signature.

@@ -1,4 +1,7 @@
-"""What workers tell the handlers of `@app.on(…)`: `from jobwell.events import JobQuarantined`. Each says when it is told."""
+"""What workers tell the handlers of `@app.on(…)`: `from jobwell.events import JobQuarantined`. Each says when it is told.
+
+`Report`, with `Attachment`, is for `@app.on_report` alone.
+"""
 
 from jobwell.core.events import (
     BreakerClosed,
@@ -17,8 +20,10 @@ from jobwell.core.events import (
     WorkerStarted,
     WorkerStopping,
 )
+from jobwell.core.letter import Attachment, Report
 
 __all__ = [
+    "Attachment",
     "BreakerClosed",
     "BreakerOpened",
     "Event",
@@ -32,6 +37,7 @@ __all__ = [
     "JobStarted",
     "JobSucceeded",
     "LeaseLost",
+    "Report",
     "WorkerStarted",
     "WorkerStopping",
 ]

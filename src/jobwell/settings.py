@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from jobwell.core import duration, pools, queues
+from jobwell.core import duration, pools, queues, smtp
 from jobwell.core.errors import DeclarationError, SettingsError
 from jobwell.core.pools import Pool
 from jobwell.core.size import memory_limit
@@ -87,6 +87,12 @@ def _memory(value: Any, name: str) -> str:
     return str(value)
 
 
+def _smtp(value: Any, name: str) -> str:
+    if value != "":
+        smtp.read(_text(value, name), name)
+    return str(value)
+
+
 def _pooler(value: Any, name: str) -> str:
     if value not in POOLERS:
         raise SettingsError(f"{name}={value!r} must be one of {', '.join(POOLERS)}")
@@ -125,6 +131,9 @@ class Settings:
     result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)
     retention: float = _setting(7 * 86400.0, "how long finished jobs and their results are kept", _duration)
     quarantine_keep: float = _setting(0.0, "failed jobs older than this are given up by themselves; 0: never", _duration)
+    smtp_url: str = _setting(
+        "", "where workers hand over reports as mail: smtp://… or smtps://…; empty: no mail", _smtp, secret=True
+    )
     connect_timeout: float = _setting(10.0, "how long to wait for a connection", _duration)
     statement_timeout: float = _setting(30.0, "how long one statement may take", _duration)
     log: str = _setting("auto", "the form of the worker's log: auto, text, json, or none to leave logging alone")
@@ -180,7 +189,7 @@ class Settings:
                 continue
             value = getattr(self, entry.name)
             if entry.name.endswith("_url"):
-                shown = masked(value)
+                shown = smtp.masked(value) if entry.name == "smtp_url" else masked(value)
             elif entry.metadata["read"] is _duration:
                 shown = duration.text(value)
             else:

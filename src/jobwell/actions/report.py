@@ -1,20 +1,15 @@
 """The report on failed jobs: read, composed and written as a stream. Changes nothing in the store."""
 
-import codecs
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, tzinfo
-from typing import BinaryIO, Final
+import difflib
+from datetime import datetime, timedelta
 
+from jobwell.core.errors import NotFound
 from jobwell.core.report import Summary, Wanted
-from jobwell.reports import page, plain, workbook
-from jobwell.reports.plain import Jobs
+from jobwell.reports.writing import FORMATS, write
 from jobwell.store import report
 from jobwell.store.database import Database
 
-_TEXTS: Final[dict[str, Callable[[Summary, Jobs, tzinfo | None], Iterator[str]]]] = {
-    "text": plain.text, "csv": plain.sheet, "json": plain.data, "html": page.page, "ids": plain.ids,
-}  # fmt: skip
-FORMATS: Final = ("text", "xlsx", "csv", "html", "json", "ids")
+__all__ = ["FORMATS", "check_owner", "find", "write"]
 
 
 def find(database: Database, wanted: Wanted, since: datetime | timedelta, until: datetime | None = None) -> Summary:
@@ -32,29 +27,16 @@ def find(database: Database, wanted: Wanted, since: datetime | timedelta, until:
     return report.read(database, wanted, since, until)
 
 
-def write(
-    database: Database, found: Summary, form: str, file: BinaryIO, *, limit: int | None = None, zone: tzinfo | None = None
-) -> None:
-    """Write a report with its list of jobs; a page of them is in memory at a time.
-
-    Args:
-        database: the store.
-        found: as `find` returned it.
-        form: one of `FORMATS`.
-        file: where it goes, in UTF-8. CSV begins with the mark by which spreadsheets know that.
-        limit: at most so many jobs in the list.
-        zone: of the times that people read (default: the host's). CSV and JSON have UTC.
+def check_owner(database: Database, owner: str | None) -> None:
+    """Refuse an owner of whom nobody has heard: a slip of the pen would look as if nothing of theirs had failed.
 
     Raises:
-        SettingsError: XLSX, and its library is not installed.
-        StoreUnavailable: the database went away; the file is not whole.
+        NotFound: with the nearest name.
     """
-    if form == "xlsx":
-        workbook.check()
-    jobs = report.jobs(database, found, limit)
-    if form == "xlsx":
-        workbook.write(found, jobs, zone, file)
+    if not owner:
         return
-    if form == "csv":
-        file.write(codecs.BOM_UTF8)
-    file.writelines(piece.encode() for piece in _TEXTS[form](found, jobs, zone))
+    known = database.run(report.owners(database.statements))
+    if owner not in known:
+        near = difflib.get_close_matches(owner, known, n=1)
+        more = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known[:20]) or 'none'}"
+        raise NotFound(f"no task and no group of failed jobs has the owner {owner!r}; {more}")

@@ -1,6 +1,5 @@
 """What commands print: a table for people, JSON and CSV for programs."""
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -9,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from jobwell.core.text import visible
+from jobwell.core.text import escaped, visible
 
 FORMATS = click.Choice(["table", "json"])
 ROW_FORMATS = click.Choice(["table", "json", "csv"])
@@ -35,8 +34,6 @@ def by_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 # --- for programs ----------------------------------------------------------------------------------------------------
 
-# JSON escapes what stands below a space by itself; the rest of what a terminal obeys is escaped here: it stands in texts only.
-_RAW = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -45,7 +42,7 @@ def json_out(value: Any) -> None:
     import orjson
 
     text = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
-    click.echo(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode())
+    click.echo(escaped(text).encode())
 
 
 def csv_out(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from jobwell import settings as setting
-from jobwell.cli import report, triage
+from jobwell.cli import report, subscriptions, triage
 from jobwell.cli.acting import act, common_options
 from jobwell.cli.output import csv_out, json_out, output_option, rows_option, store_options, table
 
@@ -47,7 +47,10 @@ def quarantine() -> None:
     """Failed jobs that wait for a human. Needs only a URL."""
 
 
-for command in (report.report, triage.groups, triage.set_group):
+for command in (
+    report.report, triage.groups, triage.set_group,
+    subscriptions.subscribe, subscriptions.subscriptions, subscriptions.unsubscribe,
+):  # fmt: skip
     quarantine.add_command(command)
 
 

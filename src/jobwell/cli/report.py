@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,20 +19,36 @@ FORMATS = click.Choice(["text", "xlsx", "csv", "html", "json", "ids"])
 SHOWN = 50  # jobs in a list on a terminal; a file has all
 
 
+def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which failed jobs a report is on."""
+    for option in (
+        click.option("--initiator", help="Only those that this one has caused; '' is those of nobody."),
+        click.option(
+            "--group", "--fingerprint", "fingerprint", metavar="GROUP", help="Only those of this group: `quarantine groups`."
+        ),
+        click.option(
+            "--error", metavar="TYPE", help="Only with this type of error, as `list` shows it; '' is those without one."
+        ),
+        click.option("--code", help="Only with this code; '' is those without one."),
+        click.option("--tenant", help="Only of this tenant; '' is those without one."),
+        click.option("--queue", help="Only of this queue."),
+        click.option("--task", help="Only of this task."),
+        click.option("--owner", help="Only those that this one answers for; '' is those of nobody."),
+        click.option(
+            "--reason", type=click.Choice([each.value for each in Reason]), help="Only those that failed for this reason."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.option("--group-by", type=click.Choice(BY), default="code", show_default=True, help="What the groups have in common.")
 @click.option(
     "--since", type=MOMENT, default="1d", show_default=True, help="Failed after: 2h (back from now), 2030-01-31T08:00Z."
 )
 @click.option("--until", type=MOMENT, help="Failed no later (default: now).")
-@click.option("--reason", type=click.Choice([each.value for each in Reason]), help="Only those that failed for this reason.")
-@click.option("--task", help="Only of this task.")
-@click.option("--queue", help="Only of this queue.")
-@click.option("--tenant", help="Only of this tenant; '' is those without one.")
-@click.option("--code", help="Only with this code; '' is those without one.")
-@click.option("--error", metavar="TYPE", help="Only with this type of error, as `list` shows it; '' is those without one.")
-@click.option("--fingerprint", help="Only those that failed in the same place with the same error.")
-@click.option("--initiator", help="Only those that this one has caused; '' is those of nobody.")
+@wanted_options
 @click.option("-f", "--format", "form", type=FORMATS, default="text", show_default=True, help="What to write.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here (default: print it).")
 @click.option(
@@ -53,13 +69,16 @@ def report(
       jobwell quarantine report --task hr.notify -f xlsx --out failed.xlsx
       jobwell quarantine report --code invalid_address -f ids | xargs -r jobwell quarantine retry
     \b
-    Exit codes: 3 nobody knows the queue or task that a filter names · 78 XLSX, and jobwell[reports] is not installed
+    Exit codes: 3 nobody knows the queue, task, owner or group of a filter · 78 XLSX, and jobwell[reports] is not installed
     """
     from jobwell.actions import report as action
+    from jobwell.actions import triage
     from jobwell.actions.queues import check_filters
     from jobwell.core.report import Wanted
     from jobwell.store.database import Database
 
+    if out is not None and not out.name:
+        raise click.BadParameter("give the name of a file", param_hint="--out")
     place = _zone(zone)
     if form == "xlsx":
         from jobwell.reports import workbook
@@ -69,6 +88,9 @@ def report(
             raise click.UsageError("a terminal cannot show XLSX; say --out FILE")
     database = Database(setting.load({"database_url": database_url, "schema": schema}))
     check_filters(database, queue=wanted["queue"], task=wanted["task"])
+    action.check_owner(database, wanted["owner"])
+    if wanted["fingerprint"]:
+        wanted["fingerprint"] = triage.named(database, wanted["fingerprint"])
     since, until = wanted.pop("since"), _until(database, wanted.pop("until"))
     found = action.find(database, Wanted(**wanted), since, until)
     if form == "text" and out is None and limit is None:

@@ -42,6 +42,7 @@ class Wanted:
         group_by: one of `BY`.
         error: the type of the error, as the store has it.
         initiator: who caused them: of what a job carries.
+        owner: who answers for them: of what people say of their group, or else of what their task declares.
     """
 
     group_by: str = "reason"
@@ -53,10 +54,15 @@ class Wanted:
     code: str | None = None
     error: str | None = None
     initiator: str | None = None
+    owner: str | None = None
 
     def filters(self) -> dict[str, str | None]:
-        """As statements take them."""
+        """By name."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "group_by"}
+
+    def given(self) -> dict[str, str]:
+        """Those that narrow it."""
+        return {name: value for name, value in self.filters().items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ class Summary:
     Attributes:
         since: the failures after this moment, `until` this one.
         tenant_word: what the tasks call a tenant.
+        schema: that holds the tables.
         more_kinds, more_groups: how many there are beside those told.
     """
 
@@ -120,6 +127,7 @@ class Summary:
     more_kinds: int = 0
     groups: list[Group] = field(default_factory=list)
     more_groups: int = 0
+    schema: str = "jobwell"
 
     def sentence(self, zone: tzinfo | None = None, end: str = "the list follows") -> str:
         """Everything in one sentence.
@@ -152,20 +160,20 @@ class Summary:
 
     def retry(self, group: Group) -> str:
         """The command that retries just the jobs of a group, whatever fails meanwhile."""
-        given = {name: value for name, value in self.wanted.filters().items() if value is not None}
-        given[self.wanted.group_by] = group.name
+        given = self.wanted.given() | {self.wanted.group_by: group.name}
         if any(flat(value) != value for value in given.values()):
             return "(no command: a name in it holds characters that cannot be typed; jobwell quarantine groups has another)"
         options = " ".join(f"--{name}={shlex.quote(value)}" for name, value in given.items())
         period = f"--since={_iso(self.since)} --until={_iso(self.until)}"
-        return f"jobwell quarantine report {options} {period} -f ids | xargs -r jobwell quarantine retry"
+        where = "" if self.schema == "jobwell" else f" --schema={self.schema}"
+        return f"jobwell quarantine report {options} {period}{where} -f ids | xargs -r jobwell quarantine retry{where}"
 
     def as_json(self, group_rows: list[dict[str, Any]], zone: tzinfo | None) -> dict[str, Any]:
         """As data, without the list."""
         return {
             "sentence": self.sentence(zone, end=""), "since": self.since.astimezone(UTC), "until": self.until.astimezone(UTC),
             "total": self.total, "tenants": self.tenants, "tenant_word": self.tenant_word, "group_by": self.wanted.group_by,
-            "filters": {name: value for name, value in self.wanted.filters().items() if value is not None},
+            "filters": self.wanted.given(),
             "groups": group_rows, "more_groups": self.more_groups,
         }  # fmt: skip
 

@@ -55,6 +55,15 @@ def flat(value: str) -> str:
     return visible(value).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", "\N{REPLACEMENT CHARACTER}")
 
 
+# JSON escapes what stands below a space by itself; the rest of what a terminal obeys stands in its texts only.
+_RAW = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def escaped(encoded: str) -> str:
+    """JSON in which also the rest of what a terminal obeys is escaped. It means the same."""
+    return _RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)
+
+
 def visible(value: str) -> str:
     """The text for a terminal: what would steer it, or hide what stands there, is replaced. Line feeds and tabs stay."""
     return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", value.replace("\r\n", "\n"))

@@ -74,7 +74,7 @@ def _heads(found: Summary) -> list[str]:
 
 
 def _meta(found: Summary, zone: tzinfo | None) -> str:
-    filters = ", ".join(f"{name} {value!r}" for name, value in found.wanted.filters().items() if value is not None)
+    filters = ", ".join(f"{name} {value!r}" for name, value in found.wanted.given().items())
     zone_name = f"{found.until.astimezone(zone):%Z}"
     period = f"{_when(found.since, zone)} – {_when(found.until, zone)} ({zone_name})"
     return _text(period + (f" · only {filters}" if filters else ""))

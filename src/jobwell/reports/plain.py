@@ -10,16 +10,26 @@ from uuid import UUID
 import orjson
 
 from jobwell.core.report import COLUMNS, FORMULA, Summary, carried, named
-from jobwell.core.text import flat, visible
+from jobwell.core.text import escaped, flat, visible
 
 Jobs = Iterable[Mapping[str, Any]]
 
 
-def text(found: Summary, jobs: Jobs, zone: tzinfo | None) -> Iterator[str]:
-    """For a terminal or the body of a mail."""
-    by = found.wanted.group_by
-    yield f"{visible(found.sentence(zone))}\n"
-    for group in found.rows():
+def text(
+    found: Summary, jobs: Jobs, zone: tzinfo | None, *, end: str = "the list follows", most: int | None = None
+) -> Iterator[str]:
+    """For a terminal or the body of a mail.
+
+    Args:
+        found: the summary.
+        jobs: the list; it may be empty.
+        zone: of the times (default: the host's).
+        end: the last words of the sentence.
+        most: groups that are told (default: all that were read).
+    """
+    by, rows = found.wanted.group_by, found.rows()
+    yield f"{visible(found.sentence(zone, end))}\n"
+    for group in rows[:most]:
         first, last = (f"{group[name].astimezone(zone):%d %b %H:%M:%S}" for name in ("first", "last"))
         yield f"\n{group['jobs']:>7,}  {group['share']:6.1%}  {named(group, by)}\n"
         among = f" · {group['tenants']:,} × {found.tenant_word}" if group["tenants"] else ""
@@ -27,8 +37,9 @@ def text(found: Summary, jobs: Jobs, zone: tzinfo | None) -> Iterator[str]:
         if group["example"]:
             yield f"         e.g. {_line(group['example'], 160)}\n"
         yield f"         {group['retry']}\n"
-    if found.more_groups:
-        yield f"\n         … and {found.more_groups:,} smaller groups\n"
+    more = found.more_groups + len(rows) - len(rows[:most])
+    if more:
+        yield f"\n         … and {more:,} smaller groups\n"
     lines = (_job_line(job, zone) for job in jobs)
     first_line = next(lines, None)
     if first_line is not None:
@@ -78,10 +89,10 @@ def cell(value: Any) -> str:
 def data(found: Summary, jobs: Jobs, zone: tzinfo | None) -> Iterator[str]:
     """One JSON object with the list of jobs at its end, a job a line."""
     head = orjson.dumps(found.as_json(found.rows(), zone), default=str, option=orjson.OPT_INDENT_2).decode()
-    yield head.removesuffix("\n}") + ',\n  "jobs": ['
+    yield escaped(head.removesuffix("\n}")) + ',\n  "jobs": ['
     comma = ""
     for job in jobs:
-        yield f"{comma}\n    {orjson.dumps(job, default=str).decode()}"
+        yield f"{comma}\n    {escaped(orjson.dumps(job, default=str).decode())}"
         comma = ","
     yield "\n  ]\n}\n"
 

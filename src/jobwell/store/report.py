@@ -10,6 +10,7 @@ import orjson
 from psycopg import IsolationLevel
 
 from jobwell.core.report import COLUMNS, GROUPS_TOLD, KINDS_TOLD, Group, Kind, Summary, Wanted
+from jobwell.core.text import check_storable
 from jobwell.store.database import Database
 from jobwell.store.statements import Program, Statements, run
 
@@ -33,17 +34,37 @@ def summary(
     now: datetime = rows[0][0]
     until = now if until is None else until
     since = until - since if isinstance(since, timedelta) else since
-    period = {"since": since, "until": until}
-    kinds = yield statements("report.kinds", **wanted.filters(), **period, limit=KINDS_TOLD)
-    groups = yield statements("report.groups", **wanted.filters(), **period, by=wanted.group_by, limit=GROUPS_TOLD)
-    scope = yield statements("report.scope", **wanted.filters(), **period, limit=TASKS_TOLD + 1)
+    chosen = {"since": since, "until": until, "filters": stored(wanted)}
+    kinds = yield statements("report.kinds", **chosen, limit=KINDS_TOLD)
+    groups = yield statements("report.groups", **chosen, by=wanted.group_by, limit=GROUPS_TOLD)
+    scope = yield statements("report.scope", **chosen, limit=TASKS_TOLD + 1)
     word = yield from _tenant_word(statements, [task for task, _ in scope if task is not None])
     return Summary(
         wanted=wanted, since=since, until=until, made_at=now, tenant_word=word, tenants=scope[0][1] if scope else 0,
         total=kinds[0][4] if kinds else 0,
         more_kinds=kinds[0][5] - len(kinds) if kinds else 0, kinds=[Kind(*row[:4]) for row in kinds],
         more_groups=groups[0][7] - len(groups) if groups else 0, groups=[Group(*row[:7]) for row in groups],
+        schema=statements.schema,
     )  # fmt: skip
+
+
+def count(statements: Statements, wanted: Wanted, since: datetime, until: datetime, most: int) -> Program[int]:
+    """How many failed in this time, counted up to a bound."""
+    rows = yield statements("report.count", since=since, until=until, filters=stored(wanted), most=most)
+    return int(rows[0][0])
+
+
+def owners(statements: Statements) -> Program[list[str]]:
+    """All that answer for a task or a group."""
+    rows = yield statements("report.owners")
+    return [row[0] for row in rows]
+
+
+def stored(wanted: Wanted) -> str:
+    """Which jobs, as `jobwell.failed_within` takes it."""
+    given = wanted.given()
+    check_storable(**given)
+    return orjson.dumps(given).decode()
 
 
 def _tenant_word(statements: Statements, tasks: list[str]) -> Program[str]:
@@ -101,7 +122,7 @@ def jobs(database: Database, found: Summary, limit: int | None = None) -> Iterat
 
 def _page(statements: Statements, found: Summary, at: datetime, id: UUID, size: int) -> Program[list[tuple[Any, ...]]]:
     rows = yield statements(
-        "report.jobs", **found.wanted.filters(), since=found.since, before_at=at, before_id=id, limit=size
+        "report.jobs", filters=stored(found.wanted), since=found.since, before_at=at, before_id=id, limit=size
     )  # fmt: skip
     return rows
 

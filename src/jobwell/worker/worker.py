@@ -8,7 +8,7 @@
 * orders: what operators tell: cancelled jobs, and to end
 * breakers: what calls of resources told, and which are not to be called
 * pools: the slots shared between queues, where there is something to share
-* due, rescue, prune, bulk: housekeeping, done by any worker
+* due, rescue, prune, bulk, reports: housekeeping, done by any worker
 """
 
 import asyncio
@@ -46,6 +46,7 @@ from jobwell.worker.housekeeping.bulk import Bulk
 from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
+from jobwell.worker.housekeeping.reports import reports_of
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
@@ -255,6 +256,8 @@ class Worker:
         if self._pools is not None:
             shared = PoolsLoop(self._pools, self._claims, self._workers, self.id, self._wake_fetcher)
             self._loops.append(make("pools", shared.tick, vital=False))
+        if (reports := reports_of(self._app, self._claims, self._handler_threads, self.id)) is not None:
+            self._loops.append(make("reports", reports.tick, vital=False))
 
     def _loop(
         self,

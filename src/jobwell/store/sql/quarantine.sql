@@ -5,7 +5,8 @@ select count(*) from jobwell.quarantine q
    and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant);
 
 -- name: groups
--- Failures of one kind, the one that failed last first. Counted from the quarantine; what people have said stands beside.
+-- Failures of one kind, the one that failed last first. Counted from the quarantine; what people have said stands beside. The state
+-- is the whole group's: a failure that the filter hides makes it new again too.
 with counted as (
   select q.fingerprint, count(*) as jobs, min(q.failed_at) as first_seen, max(q.failed_at) as last_seen,
          count(distinct q.tenant) filter (where q.tenant <> '') as tenants
@@ -15,7 +16,9 @@ with counted as (
    group by q.fingerprint),
 said as (
   select c.*, g.owner, g.note, g.set_at, g.set_by,
-         case when g.state = 'resolved' and c.last_seen > g.state_at then 'new again' else coalesce(g.state, 'new') end as state
+         case when g.state = 'resolved' and exists (
+                select from jobwell.quarantine x where x.fingerprint = c.fingerprint and x.failed_at > g.state_at)
+              then 'new again' else coalesce(g.state, 'new') end as state
     from counted c left join jobwell.quarantine_groups g on g.fingerprint = c.fingerprint),
 chosen as (
   select s.* from said s where :state::text is null or s.state = :state or (:state = 'open' and s.state <> 'resolved')

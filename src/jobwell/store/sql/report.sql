@@ -1,24 +1,12 @@
 -- name: kinds
 -- How the chosen jobs failed, the most frequent first. One row more than is told, so that the caller sees that there are others.
 select q.reason, q.code, q.error_type, count(*)::integer as jobs, sum(count(*)) over ()::integer as total, count(*) over ()::integer as kinds
-  from jobwell.quarantine q
- where q.failed_at > :since and q.failed_at <= :until
-   and (:reason::text is null or q.reason = :reason) and (:task::text is null or q.task = :task)
-   and (:queue::text is null or q.queue = :queue) and (:tenant::text is null or q.tenant = :tenant)
-   and (:fingerprint::text is null or q.fingerprint = :fingerprint)
-   and (:code::text is null or coalesce(q.code, '') = :code) and (:error::text is null or coalesce(q.error_type, '') = :error)
-   and (:initiator::text is null or coalesce(q.meta->>'initiator', '') = :initiator)
+  from jobwell.failed_within(:since, :until, :filters::jsonb) q
  group by q.reason, q.code, q.error_type order by jobs desc, q.reason, q.code, q.error_type limit :limit;
 
 -- name: scope
 -- Tasks of the chosen jobs, and how many tenants they belong to.
-select q.task, count(distinct nullif(q.tenant, ''))::integer from jobwell.quarantine q
- where q.failed_at > :since and q.failed_at <= :until
-   and (:reason::text is null or q.reason = :reason) and (:task::text is null or q.task = :task)
-   and (:queue::text is null or q.queue = :queue) and (:tenant::text is null or q.tenant = :tenant)
-   and (:fingerprint::text is null or q.fingerprint = :fingerprint)
-   and (:code::text is null or coalesce(q.code, '') = :code) and (:error::text is null or coalesce(q.error_type, '') = :error)
-   and (:initiator::text is null or coalesce(q.meta->>'initiator', '') = :initiator)
+select q.task, count(distinct nullif(q.tenant, ''))::integer from jobwell.failed_within(:since, :until, :filters::jsonb) q
  group by grouping sets ((q.task), ()) order by q.task nulls first limit :limit;
 
 -- name: groups
@@ -29,13 +17,7 @@ with chosen as (
               when 'tenant' then q.tenant when 'queue' then q.queue when 'fingerprint' then q.fingerprint
               when 'code' then coalesce(q.code, '') else coalesce(q.meta->>'initiator', '') end as name,
          q.id, q.failed_at, q.tenant
-    from jobwell.quarantine q
-   where q.failed_at > :since and q.failed_at <= :until
-     and (:reason::text is null or q.reason = :reason) and (:task::text is null or q.task = :task)
-     and (:queue::text is null or q.queue = :queue) and (:tenant::text is null or q.tenant = :tenant)
-     and (:fingerprint::text is null or q.fingerprint = :fingerprint)
-     and (:code::text is null or coalesce(q.code, '') = :code) and (:error::text is null or coalesce(q.error_type, '') = :error)
-     and (:initiator::text is null or coalesce(q.meta->>'initiator', '') = :initiator)),
+    from jobwell.failed_within(:since, :until, :filters::jsonb) q),
 counted as (
   select name, count(*)::integer as jobs, min(failed_at) as first, max(failed_at) as last,
          count(distinct nullif(tenant, ''))::integer as tenants, min(nullif(tenant, '')) as tenant, count(*) over ()::integer as groups,
@@ -49,11 +31,18 @@ select c.name, c.jobs, c.first, c.last, c.tenants, c.tenant, left(e.message, 500
 -- One page of them, the newest first; the next begins behind the last row of this one.
 select q.id, q.task, q.tenant, q.queue, q.reason, q.code, q.error_type, left(q.message, 2000) as message, q.failed_at, q.attempt,
        q.fingerprint, q.meta::text
-  from jobwell.quarantine q
- where q.failed_at > :since and (q.failed_at, q.id) < (:before_at::timestamptz, :before_id::uuid)
-   and (:reason::text is null or q.reason = :reason) and (:task::text is null or q.task = :task)
-   and (:queue::text is null or q.queue = :queue) and (:tenant::text is null or q.tenant = :tenant)
-   and (:fingerprint::text is null or q.fingerprint = :fingerprint)
-   and (:code::text is null or coalesce(q.code, '') = :code) and (:error::text is null or coalesce(q.error_type, '') = :error)
-   and (:initiator::text is null or coalesce(q.meta->>'initiator', '') = :initiator)
+  from jobwell.failed_within(:since, :before_at, :filters::jsonb) q
+ where (q.failed_at, q.id) < (:before_at::timestamptz, :before_id::uuid)
  order by q.failed_at desc, q.id desc limit :limit;
+
+-- name: count
+-- How many there are, counted up to a bound.
+select count(*)::integer from (
+  select from jobwell.failed_within(:since, :until, :filters::jsonb) limit :most) found;
+
+-- name: owners
+-- Who answers for anything.
+select distinct spec ->> 'owner' from jobwell.catalog where spec ->> 'owner' is not null
+union
+select distinct owner from jobwell.quarantine_groups where owner is not null
+order by 1;

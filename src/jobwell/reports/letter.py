@@ -43,7 +43,8 @@ def compose(database: Database, sub: Subscription, period: Period, worker: UUID)
     return Report(
         id=f"{sub.id}.{period.kind}.{round(period.until.timestamp() * 1e6):x}", subscription=sub.id, kind=period.kind,
         worker=worker, at=sub.now, since=period.since, until=period.until, total=found.total,
-        owner=sub.wanted.owner, recipients=sub.recipients, subject=_subject(sub, found, period), text=_text(sub, found, zone, end), html=_page(sub, found, zone, end),
+        owner=sub.wanted.owner, recipients=sub.recipients,
+        subject=_subject(sub, found, period), text=_text(sub, found, zone, end), html=_page(sub, found, zone, end),
         attachments=(Attachment(name, TYPES[sub.form], attached),) if found.total else (),
     )  # fmt: skip
 

@@ -77,7 +77,11 @@ async def test_a_daily_report_is_one_mail_with_text_page_and_list(desk: Desk, po
     assert "olga has asked for: the rota" in plain.get_content()
     assert "no &lt;b&gt;such&lt;/b&gt; mailbox" in page.get_content()
     (file,) = made.iter_attachments()
-    assert (file.get_content_type(), str(file.get_filename()).split("-")[0], str(file.get_filename())[-4:]) == ("text/csv", "failed", ".csv")
+    assert (file.get_content_type(), str(file.get_filename()).split("-")[0], str(file.get_filename())[-4:]) == (
+        "text/csv",
+        "failed",
+        ".csv",
+    )
     rows = list(csv.DictReader(io.StringIO(file.get_payload(decode=True).decode("utf-8-sig"))))
     assert [row["code"] for row in rows] == ["invalid_address"] * 3
     (sent,) = desk.log(sub)
@@ -114,7 +118,9 @@ async def test_each_failure_is_in_exactly_one_daily_report(desk: Desk, postbox: 
     assert postbox.subjects == ["3 jobs failed (all failed jobs)", "5 jobs failed (all failed jobs)"]
 
 
-async def test_a_threshold_is_told_once_in_its_time(desk: Desk, postbox: Postbox, service: Service, travel: Callable[[str], None]) -> None:
+async def test_a_threshold_is_told_once_in_its_time(
+    desk: Desk, postbox: Postbox, service: Service, travel: Callable[[str], None]
+) -> None:
     sub, one = desk.subscribe(threshold=4, within=600.0, queue="mail"), service(postbox)
     desk.failed.put(3)
     await rounds(one)
@@ -135,11 +141,15 @@ async def test_a_threshold_is_told_once_in_its_time(desk: Desk, postbox: Postbox
 
 
 async def test_an_owner_has_what_the_task_or_a_person_gives_to_him(desk: Desk, postbox: Postbox, service: Service) -> None:
-    desk.conn.execute("""insert into catalog (task, spec, release) values ('hr.notify', '{"owner": "hr-it"}', '1'), ('shop.pay', '{"owner": "shop"}', '1')""")
+    desk.conn.execute(
+        """insert into catalog (task, spec, release) values ('hr.notify', '{"owner": "hr-it"}', '1'), ('shop.pay', '{"owner": "shop"}', '1')"""
+    )
     desk.failed.put(2)
     desk.failed.put(3, task="shop.pay")
     desk.failed.put(1, task="shop.pay", code="hr_is_away")
-    desk.conn.execute("insert into quarantine_groups (fingerprint, owner, set_by) values ('shop.pay:hr_is_away', 'hr-it', 'olga')")
+    desk.conn.execute(
+        "insert into quarantine_groups (fingerprint, owner, set_by) values ('shop.pay:hr_is_away', 'hr-it', 'olga')"
+    )
     desk.subscribe("hr@corp.example", owner="hr-it")
     desk.subscribe("shop@corp.example", owner="shop")
     await rounds(service(postbox))
@@ -185,7 +195,9 @@ async def test_a_server_that_is_down_is_tried_again_and_the_report_is_the_same(
     assert postbox.subjects[1:] == ["2 jobs failed (all failed jobs)"]
 
 
-async def test_refused_recipients_are_told_and_the_others_have_it(desk: Desk, boxes: Callable[..., Postbox], service: Service) -> None:
+async def test_refused_recipients_are_told_and_the_others_have_it(
+    desk: Desk, boxes: Callable[..., Postbox], service: Service
+) -> None:
     box = boxes(refused=("gone@corp.example",))
     sub = desk.subscribe("a@corp.example", "gone@corp.example")
     alone = desk.subscribe("gone@corp.example")
@@ -193,7 +205,10 @@ async def test_refused_recipients_are_told_and_the_others_have_it(desk: Desk, bo
     await rounds(service(box))
     assert [made["X-Recipients"] for made in box.mails] == ["a@corp.example"]
     assert (desk.now(sub).failures, desk.now(sub).last_error) == (0, "refused for gone@corp.example: 550 5.1.1 no such mailbox")
-    assert (desk.now(alone).failures, "refuses all recipients: gone@corp.example: 550" in str(desk.now(alone).last_error)) == (1, True)
+    assert (desk.now(alone).failures, "refuses all recipients: gone@corp.example: 550" in str(desk.now(alone).last_error)) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")  # the server does not see smtps:// as TLS
@@ -228,7 +243,9 @@ async def test_a_password_is_not_sent_over_an_open_line(desk: Desk, postbox: Pos
     assert postbox.logins == 0
 
 
-async def test_a_hook_gets_what_mail_does_not_reach_and_only_that_is_repeated(desk: Desk, postbox: Postbox, service: Service) -> None:
+async def test_a_hook_gets_what_mail_does_not_reach_and_only_that_is_repeated(
+    desk: Desk, postbox: Postbox, service: Service
+) -> None:
     got: list[Report] = []
 
     def hook(report: Report) -> None:
@@ -248,7 +265,12 @@ async def test_a_hook_gets_what_mail_does_not_reach_and_only_that_is_repeated(de
     await rounds(one)
     assert (len(postbox.mails), [report.recipients for report in got]) == (1, [("slack:ops",)] * 2)
     assert got[0].id == got[1].id
-    assert (got[1].total, got[1].kind, got[1].subscription, got[1].attachments[0].content_type) == (2, "threshold", sub.id, "text/csv")
+    assert (got[1].total, got[1].kind, got[1].subscription, got[1].attachments[0].content_type) == (
+        2,
+        "threshold",
+        sub.id,
+        "text/csv",
+    )
     assert "2 invalid addresses" in got[1].text
 
 
@@ -278,7 +300,9 @@ HOSTILE = "x\r\nBcc: all@corp.example\r\n\r\n<script>alert(1)</script>"
 
 async def test_no_text_of_a_job_or_a_person_becomes_a_line_of_the_head(desk: Desk, postbox: Postbox, service: Service) -> None:
     desk.failed.put(1, message=HOSTILE, tenant=HOSTILE, code=HOSTILE, task=HOSTILE)
-    desk.conn.execute("insert into catalog (task, spec, release) values (%s, json_build_object('owner', %s::text), '1')", [HOSTILE, HOSTILE])
+    desk.conn.execute(
+        "insert into catalog (task, spec, release) values (%s, json_build_object('owner', %s::text), '1')", [HOSTILE, HOSTILE]
+    )
     desk.subscribe(owner=HOSTILE, tenant=HOSTILE, why=HOSTILE)
     await rounds(service(postbox))
     (made,) = postbox.mails

@@ -54,9 +54,10 @@ def read(url: str, name: str = "smtp_url") -> Server:
     if found.scheme not in ("smtp", "smtps") or not found.hostname or found.path.strip("/") or found.fragment:
         raise SettingsError(f"{name}={masked(url)!r} is no URL of a mail server; it looks like {FORM}")
     options = dict(part.partition("=")[::2] for part in found.query.split("&") if part)
-    for option in options:
-        if option not in OPTIONS:
-            raise SettingsError(f"{name}: there is no option {option!r}; there are {', '.join(OPTIONS)}")
+    if set(options) - set(OPTIONS):  # not shown: it may be the rest of a password
+        raise SettingsError(
+            f"{name} has an option that is not known; there are {', '.join(OPTIONS)}. Write '?' as '%3F' in a password"
+        )
     tls, user, password = found.scheme == "smtps", unquote(found.username or ""), unquote(found.password or "")
     starttls = _flag(options, "starttls", name)
     if tls and starttls:

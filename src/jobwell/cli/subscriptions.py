@@ -15,6 +15,7 @@ from jobwell.core.report import BY
 from jobwell.core.subscription import FORMS, Subscription
 
 COLUMNS = ("id", "state", "what", "when", "to", "form", "made_by", "last_sent", "next", "last_error")
+SAID_ALREADY = ("filters", "daily", "zone", "threshold", "within", "next_daily", "look_at")  # in `what`, `when` and `next`
 LOG_COLUMNS = ("at", "kind", "since", "until", "jobs", "recipients", "error")
 why_option = click.option("--why", metavar="TEXT", help="The reason, kept with the action.")
 
@@ -161,7 +162,8 @@ def show(subscription: int, output: str, database_url: str | None, schema: str |
     if output == "json":
         json_out(row | {"sent": sent})
         return 0
-    facts((name.replace("_", " "), value) for name, value in row.items() if value is not None and value not in ([], {}))
+    shown = ((name.replace("_", " "), value) for name, value in row.items() if name not in SAID_ALREADY)
+    facts((name, value) for name, value in shown if value is not None and value != [])
     say("")
     table("Sent", sent, LOG_COLUMNS, "nothing was sent so far")
     return 0

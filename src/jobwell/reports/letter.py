@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from jobwell.core.letter import Attachment, Report
 from jobwell.core.report import Summary, named
-from jobwell.core.subscription import Period, Subscription
+from jobwell.core.subscription import Kind, Period, Subscription
 from jobwell.core.text import clean, flat, visible
 from jobwell.reports import plain
 from jobwell.reports.writing import write
@@ -24,6 +24,7 @@ TYPES: Final = {
     "csv": "text/csv", "html": "text/html", "json": "application/json",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }  # fmt: skip
+KINDS: Final[dict[Kind, str]] = {"daily": "the daily report", "threshold": "so many have failed", "test": "a test"}
 SOFT: Final = "color:#60646c"
 CELL: Final = "padding:4px 14px 4px 0;border-bottom:1px solid #e0e3e8;vertical-align:top"
 
@@ -44,7 +45,8 @@ def compose(database: Database, sub: Subscription, period: Period, worker: UUID)
         id=f"{sub.id}.{period.kind}.{round(period.until.timestamp() * 1e6):x}", subscription=sub.id, kind=period.kind,
         worker=worker, at=sub.now, since=period.since, until=period.until, total=found.total,
         owner=sub.wanted.owner, recipients=sub.recipients,
-        subject=_subject(sub, found, period), text=_text(sub, found, zone, end), html=_page(sub, found, zone, end),
+        subject=_subject(sub, found, period), text=_text(sub, found, zone, period.kind, end),
+        html=_page(sub, found, zone, period.kind, end),
         attachments=(Attachment(name, TYPES[sub.form], attached),) if found.total else (),
     )  # fmt: skip
 
@@ -67,30 +69,30 @@ def _subject(sub: Subscription, found: Summary, period: Period) -> str:
     return clean(flat(f"{test}{jobs} ({sub.what()})"), LONGEST_SUBJECT).replace("\n", " ")
 
 
-def _text(sub: Subscription, found: Summary, zone: tzinfo, end: str) -> str:
+def _text(sub: Subscription, found: Summary, zone: tzinfo, kind: Kind, end: str) -> str:
     body = "".join(plain.text(found, (), zone, end=end, most=GROUPS))
-    return "".join([body, "\n-- \n", *(f"{line}\n" for line in _footer(sub, found, zone))])
+    return "".join([body, "\n-- \n", *(f"{line}\n" for line in _footer(sub, found, zone, kind))])
 
 
-def _footer(sub: Subscription, found: Summary, zone: tzinfo) -> list[str]:
+def _footer(sub: Subscription, found: Summary, zone: tzinfo, kind: Kind) -> list[str]:
     """Why somebody gets this, and how to have it no more."""
     since, until = (f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}" for moment in (found.since, found.until))
     where = "" if found.schema == "jobwell" else f" --schema={found.schema}"
     lines = [
-        f"{since} – {until} ({found.until.astimezone(zone):%Z}), {sub.what()}",
+        f"{since} – {until} ({sub.zone}), {sub.what()}: {KINDS[kind]}",
         f"Sent {sub.when()}, as {sub.made_by} has asked for{f': {sub.why}' if sub.why else ''}.",
         f"No more of it: jobwell quarantine unsubscribe {sub.id}{where}",
     ]
     return [flat(line) for line in lines]
 
 
-def _page(sub: Subscription, found: Summary, zone: tzinfo, end: str) -> str:
+def _page(sub: Subscription, found: Summary, zone: tzinfo, kind: Kind, end: str) -> str:
     """Styles stand at the elements: mail programs drop all others."""
     rows = "".join(_row(found, group, zone) for group in found.rows()[:GROUPS])
     more = found.more_groups + max(0, len(found.groups) - GROUPS)
     table = f'<table style="border-collapse:collapse;font-size:14px">\n{rows}</table>\n' if rows else ""
     rest = f'<p style="{SOFT}">… and {more:,} smaller groups.</p>\n' if more else ""
-    footer = "<br>\n".join(map(_html, _footer(sub, found, zone)))
+    footer = "<br>\n".join(map(_html, _footer(sub, found, zone, kind)))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Failed jobs</title></head>\n'
         "<body style=\"font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;max-width:60rem\">\n"

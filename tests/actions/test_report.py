@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import openpyxl
 import pytest
 from psycopg import Connection
 
-from jobwell import App
+from jobwell import App, NotFound
 from jobwell.actions import report
 from jobwell.core.report import Summary, Wanted
 
@@ -208,6 +209,43 @@ def test_text_is_for_reading(failed: Failed) -> None:
     assert any(line.strip() == "e.g. one" for line in rest)
     assert sum("initiator=olga request_id=" in line for line in rest) == 2
     assert "two" not in said
+
+
+def test_the_command_of_a_group_names_a_schema_that_is_not_the_usual_one(failed: Failed, app: App) -> None:
+    failed.put(1)
+    found = failed.find(group_by="task")
+    schema = app.settings.schema
+    command = found.retry(found.groups[0])
+    assert command.split(" | ")[0].endswith(f" --schema={schema} -f ids")
+    assert command.endswith(f" | xargs -r jobwell quarantine retry --schema={schema}")
+    assert "schema" not in replace(found, schema="jobwell").retry(found.groups[0])
+
+
+def test_an_owner_is_whom_people_name_or_else_the_task(failed: Failed, conn: "Connection[Any]") -> None:
+    failed.put(2, code="no_such_person")
+    failed.put(3, code="no_money")
+    failed.put(4, task="shop.pay")
+    conn.execute(
+        """insert into catalog (task, spec, release) values ('hr.notify', '{"owner": "hr-it"}', '1'), ('shop.pay', '{}', '1')"""
+    )
+    conn.execute("insert into quarantine_groups (fingerprint, owner, set_by) values ('hr.notify:no_money', 'shop', 'olga')")
+    assert {owner: failed.find(owner=owner).total for owner in ("hr-it", "shop", "", "nobody")} == {
+        "hr-it": 2,
+        "shop": 3,
+        "": 4,
+        "nobody": 0,
+    }
+    with pytest.raises(NotFound, match="did you mean 'hr-it'"):
+        report.check_owner(failed.database, "hr-ti")
+
+
+def test_json_holds_nothing_that_a_terminal_obeys(failed: Failed) -> None:
+    text = "a\x9b2J\x7f\u202eb\u2066c\x1b[2J"
+    failed.put(1, message=text, tenant=text)
+    written = failed.write(failed.find(group_by="tenant"), "json").decode()
+    assert not set(written) & set("\x9b\x7f\u202e\u2066\x1b")
+    data = json.loads(written)
+    assert (data["jobs"][0]["message"], data["groups"][0]["group"]) == (text, text)
 
 
 @pytest.mark.parametrize("form", ["html", "xlsx"])

@@ -35,11 +35,17 @@ def test_a_report_is_printed_written_and_retried(app: App, conn: Conn, cli: Cli,
     assert ids == [str(rejected.id)]
     assert cli("quarantine", "retry", *ids).code == 0
     assert cli("quarantine", "report", "--limit", "1").err.startswith("… and 2 more")
+    name = cli("quarantine", "groups", "-o", "json").json[0]["group"]
+    assert cli("quarantine", "report", "--group", name[:6], "-f", "json").json["total"] == 3
 
 
 def test_wrong_use_is_one_sentence(cli: Cli) -> None:
     assert "no time zone" in cli("quarantine", "report", "--zone", "Mars/Olympus").err
     assert cli("quarantine", "report", "--group-by", "colour").code == 2
+    assert cli("quarantine", "report", "--fingerprint", "ffff").code == 3
+    assert cli("quarantine", "report", "--owner", "nobody").code == 3
+    nameless = cli("quarantine", "report", "--out", "")
+    assert (nameless.code, "give the name of a file" in nameless.err) == (2, True)
     assert cli("quarantine", "report", "--task", "nobody.knows").code == 3
 
 

@@ -78,6 +78,17 @@ async def test_a_resolved_group_that_fails_again_is_new_again(store: Store, hand
     assert store.count("audit", "action = 'quarantine.set'") == 3
 
 
+async def test_the_state_is_the_whole_groups_whatever_the_filter_shows(store: Store, hand: Hand) -> None:
+    await fail(store, hand, "no 1", tenant="a")
+    (row,) = groups(store)
+    said = {"owner": None, "note": None, "state": "resolved", "actor": "olga"}
+    run(store.conn, quarantine.put(store.statements, row["fingerprint"], **said))
+    assert [row["state"] for row in groups(store, tenant="a")] == ["resolved"]
+    await fail(store, hand, "no 2", tenant="b")
+    assert [(row["state"], row["count"]) for row in groups(store, tenant="a")] == [("new again", 1)]
+    assert groups(store, tenant="a", state="resolved") == []
+
+
 async def test_the_owner_is_whom_the_task_names(store: Store, hand: Hand) -> None:
     await fail(store, hand, "no")
     store.conn.execute("""insert into catalog (task, spec, release) values ('note', '{"owner": "hr"}', '0')""")

@@ -1,7 +1,4 @@
-"""What workers tell the handlers of `@app.on(…)`: `from jobwell.events import JobQuarantined`. Each says when it is told.
-
-`Report`, with `Attachment`, is for `@app.on_report` alone.
-"""
+"""What workers tell the handlers of `@app.on(…)`: `from jobwell.events import JobQuarantined`. Each says when it is told."""
 
 from jobwell.core.events import (
     BreakerClosed,
@@ -20,10 +17,8 @@ from jobwell.core.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from jobwell.core.letter import Attachment, Report
 
 __all__ = [
-    "Attachment",
     "BreakerClosed",
     "BreakerOpened",
     "Event",
@@ -37,7 +32,6 @@ __all__ = [
     "JobStarted",
     "JobSucceeded",
     "LeaseLost",
-    "Report",
     "WorkerStarted",
     "WorkerStopping",
 ]

@@ -2,10 +2,13 @@
 
 import asyncio
 import csv
+import dataclasses
 import io
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +18,7 @@ from jobwell import App, DeclarationError, SettingsError
 from jobwell.actions import subscriptions as actions
 from jobwell.core import smtp
 from jobwell.core.ids import new_id
-from jobwell.core.letter import Report
-from jobwell.reports import letter, mail
+from jobwell.reports import Attachment, Report, letter, mail
 from jobwell.store.link import Link
 from jobwell.worker import sender as sending
 from jobwell.worker.executors.threads import Threads
@@ -401,3 +403,12 @@ def test_an_app_has_one_hook() -> None:
     assert app.report_hook is tell
     with pytest.raises(DeclarationError, match="there is a hook already"):
         app.on_report(tell)
+
+
+def test_what_a_hook_gets_is_frozen_and_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    for kind in (Report, Attachment):
+        for field in dataclasses.fields(kind):
+            assert f"`{field.name}`" in page, field.name
+            assert re.search(rf"\b{field.name}[:`]", kind.__doc__ or ""), field.name
+        assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]  # what dataclasses keep for themselves

@@ -1,1 +1,5 @@
-"""Reports as files: text, CSV, JSON, HTML, XLSX. Each takes the jobs as a stream and holds one page of them at most."""
+"""Reports on failed jobs, as they are written and sent. `from jobwell.reports import Report`: what `@app.on_report` gets."""
+
+from jobwell.core.letter import Attachment, Report
+
+__all__ = ["Attachment", "Report"]

@@ -131,6 +131,17 @@ async def test_a_test_is_sent_by_a_worker(cli: Cli, app: App, monkeypatch: pytes
     assert box.subjects == ["Test: no job failed (all failed jobs)"] * 2
 
 
+def test_doctor_names_those_that_nobody_sends(cli: Cli, conn: Conn) -> None:
+    subscribe(cli, "--owner", "hr-it", "--daily", "08:00")
+    assert not [hint for hint in cli("doctor", "-o", "json").json["hints"] if "subscription" in hint]
+    conn.execute("update report_subscriptions set look_at = now() - interval '10 minutes'")
+    (hint,) = [hint for hint in cli("doctor", "-o", "json").json["hints"] if "subscription" in hint]
+    assert "(owner hr-it, to a@b.example) are overdue: no live worker can send them" in hint
+    conn.execute("update report_subscriptions set look_at = now(), failures = 2, last_error = 'the mail server is away'")
+    (hint,) = [hint for hint in cli("doctor", "-o", "json").json["hints"] if "subscription" in hint]
+    assert hint.endswith("do not go through: the mail server is away")
+
+
 def test_a_password_is_masked_by_doctor(cli: Cli) -> None:
     said = cli("doctor", "-o", "json", JOBWELL_SMTP_URL="smtps://jobs:s3cret@mail.example")
     assert "s3cret" not in said.out + said.err

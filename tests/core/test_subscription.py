@@ -13,7 +13,6 @@ from jobwell.core.report import Wanted
 from jobwell.core.subscription import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
-    LOOK,
     MARGIN,
     Period,
     Subscription,
@@ -123,7 +122,8 @@ def test_after_a_report_the_next_begins_where_it_ended() -> None:
     both = sub(threshold=5, within=3600.0, daily=time(8), next_daily=NOW)
     marks = both.marks(Period("daily", NOW - DAY, NOW - MARGIN))
     assert marks == {
-        "daily_since": NOW - MARGIN, "told_until": NOW - MARGIN, "alarmed_at": None, "next_daily": utc("2030-02-01T08:00"), "look_at": NOW + LOOK,
+        "daily_since": NOW - MARGIN, "told_until": NOW - MARGIN, "alarmed_at": None, "next_daily": utc("2030-02-01T08:00"),
+        "look_at": NOW + timedelta(minutes=1),
     }  # fmt: skip
     marks = both.marks(Period("threshold", NOW - HOUR, NOW - MARGIN))
     assert (marks["daily_since"], marks["told_until"], marks["alarmed_at"], marks["next_daily"]) == (
@@ -134,7 +134,8 @@ def test_after_a_report_the_next_begins_where_it_ended() -> None:
     )
     quiet = sub(threshold=5, within=3600.0).marks(Period("threshold", NOW - HOUR, NOW - MARGIN))
     assert quiet["look_at"] == NOW + HOUR
-    assert sub(threshold=5, within=3600.0).marks(None)["look_at"] == NOW + LOOK
+    for within, look in ((60.0, 30), (3600.0, 60), (86400.0, 600)):
+        assert sub(threshold=5, within=within).marks(None)["look_at"] == NOW + timedelta(seconds=look)
 
 
 def test_after_one_that_was_tried_for_days_the_rest_is_due_at_once() -> None:

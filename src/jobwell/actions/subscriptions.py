@@ -80,6 +80,18 @@ def listed(database: Database) -> list[Subscription]:
     return database.run(subscriptions.all_(database.statements))
 
 
+def warnings(database: Database) -> list[str]:
+    """What is wrong with some of them, in sentences."""
+    found = []
+    for sub in listed(database):
+        name = f"the reports of subscription {sub.id} ({sub.what()}, to {', '.join(sub.recipients)})"
+        if sub.state == "overdue":
+            found.append(f"{name} are overdue: no live worker can send them; one needs smtp_url, or a hook (@app.on_report)")
+        elif sub.state == "failing":
+            found.append(f"{name} do not go through: {sub.last_error}")
+    return found
+
+
 def one(database: Database, id: int) -> Subscription:
     """One of them.
 

@@ -53,7 +53,7 @@ def doctor(output: str, database_url: str | None, schema: str | None) -> int:
 
 
 def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str], list[str]]:
-    from jobwell.actions import limits
+    from jobwell.actions import limits, subscriptions
     from jobwell.core.errors import JobwellError
     from jobwell.core.skew import warnings
     from jobwell.store import migrations
@@ -78,6 +78,7 @@ def _look(settings: setting.Settings, server: dict[str, Any]) -> tuple[list[str]
                 hints.append(f"jobs are found by polling every {settings.poll:g} s, without wake-ups: {path.why}")
             migrations.check(conn, settings.schema)
             hints += limits.forgotten(database)
+            hints += subscriptions.warnings(database)
             hints += warnings(run(conn, WorkerVerbs(database.statements).all()))
     except JobwellError as error:
         wrong.append(error.message)

@@ -14,7 +14,8 @@ from jobwell.core.report import Wanted
 Kind = Literal["daily", "threshold", "test"]
 FORMS: Final = ("csv", "xlsx", "html", "json")
 MARGIN: Final = timedelta(seconds=15)  # what fails at this moment may be committed a little later
-LOOK: Final = timedelta(seconds=30)  # between two looks at a threshold
+SHORTEST_LOOK: Final = 30.0  # seconds between two looks at a threshold: a sixtieth of its time, within these bounds
+LONGEST_LOOK: Final = 600.0
 DAY: Final = timedelta(days=1)
 FIRST_PAUSE: Final = 30.0  # seconds after a try that did not go through; doubled with each
 LONGEST_PAUSE: Final = 3600.0
@@ -139,7 +140,8 @@ class Subscription:
         looks = [] if next_daily is None else [next_daily]
         if self.threshold is not None and self.within is not None:
             quiet_until = self.now if alarmed_at is None else alarmed_at + timedelta(seconds=self.within)
-            looks.append(max(self.now + LOOK, quiet_until))
+            look = min(LONGEST_LOOK, max(SHORTEST_LOOK, self.within / 60))
+            looks.append(max(self.now + timedelta(seconds=look), quiet_until))
         return {
             "daily_since": daily_since, "told_until": told_until, "alarmed_at": alarmed_at, "next_daily": next_daily,
             "look_at": min(looks),

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from jobwell.core.letter import Report
 from jobwell.core.smtp import Server
@@ -14,6 +14,7 @@ from jobwell.reports import mail
 from jobwell.worker.executors.threads import Threads
 
 HOOK = 30.0  # seconds for one call of the hook
+MARGIN = 10.0  # seconds beyond a mail's own deadline, which tells more
 
 
 class Sender:
@@ -22,7 +23,7 @@ class Sender:
     Args:
         server: where mail is handed over; None: no mail.
         hook: what is called with the rest, or with all where there is no mail.
-        threads: where a plain hook runs.
+        threads: where mail is sent, and a plain hook runs.
     """
 
     def __init__(self, server: Server | None, hook: Callable[[Report], Any] | None, threads: Threads) -> None:
@@ -43,12 +44,20 @@ class Sender:
         by_hook = [who for who in waiting if who not in by_mail]
         refused: dict[str, str] = {}
         if by_mail and self._server is not None:
-            refused = await mail.send(self._server, made, by_mail)
+            refused = await self._mail(self._server, made, by_mail)
             done += by_mail
         if by_hook:
             await self._call(made, by_hook)
             done += by_hook
         return refused
+
+    async def _mail(self, server: Server, made: Report, recipients: Sequence[str]) -> dict[str, str]:
+        """On a thread, with a loop of its own: to encode megabytes takes a moment, in which jobs on this loop would wait."""
+        call = self._threads.submit(lambda: asyncio.run(mail.send(server, made, recipients)))
+        try:
+            return cast("dict[str, str]", await asyncio.wait_for(call, mail.WHOLE + MARGIN))
+        except TimeoutError:
+            raise mail.NotSent(f"the mail server {server.place} was not through within {mail.WHOLE + MARGIN:g} s") from None
 
     async def _call(self, made: Report, recipients: Sequence[str]) -> None:
         hook = self._hook

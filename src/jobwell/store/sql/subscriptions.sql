@@ -60,11 +60,13 @@ update jobwell.report_subscriptions set pending_kind = :kind, pending_since = :s
  where id = :id and claim = :claim returning id;
 
 -- name: settle
--- It is through, or there was nothing to send. The log is cut to its time in passing.
+-- It is through, or there was nothing to send. An error stays until something is sent. The log is cut to its time in passing.
 with done as (
   update jobwell.report_subscriptions s
      set claim = null, claimed_until = null, pending_kind = null, pending_since = null, pending_until = null, pending_done = '{}',
-         failures = 0, last_error = :error::text, last_error_at = case when :error::text is not null then (select jobwell.now()) end,
+         failures = 0, last_error = case when :sent or s.failures > 0 then :error::text else s.last_error end,
+         last_error_at = case when :sent or s.failures > 0 then case when :error::text is not null then (select jobwell.now()) end
+                              else s.last_error_at end,
          last_sent = case when :sent then (select jobwell.now()) else s.last_sent end,
          daily_since = :daily_since, told_until = :told_until, alarmed_at = :alarmed_at, next_daily = :next_daily, look_at = :look_at
    where s.id = :id and s.claim = :claim returning s.id, s.recipients),

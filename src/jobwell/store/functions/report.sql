@@ -13,7 +13,9 @@ language sql stable as $$
      and (p_filters ->> 'code' is null or coalesce(q.code, '') = p_filters ->> 'code')
      and (p_filters ->> 'error' is null or coalesce(q.error_type, '') = p_filters ->> 'error')
      and (p_filters ->> 'initiator' is null or coalesce(q.meta ->> 'initiator', '') = p_filters ->> 'initiator')
-     and (p_filters ->> 'owner' is null or p_filters ->> 'owner' = coalesce(
-           (select g.owner from jobwell.quarantine_groups g where g.fingerprint = q.fingerprint),
-           (select c.spec ->> 'owner' from jobwell.catalog c where c.task = q.task), ''))
+     and (p_filters ->> 'owner' is null or case  -- whom people name for the group, or else the task; each list is read once
+           when q.fingerprint in (select g.fingerprint from jobwell.quarantine_groups g where g.owner is not null)
+             then q.fingerprint in (select g.fingerprint from jobwell.quarantine_groups g where g.owner = p_filters ->> 'owner')
+           when p_filters ->> 'owner' = '' then q.task not in (select c.task from jobwell.catalog c where c.spec ->> 'owner' is not null)
+           else q.task in (select c.task from jobwell.catalog c where c.spec ->> 'owner' = p_filters ->> 'owner') end)
 $$;

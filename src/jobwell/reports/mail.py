@@ -1,13 +1,12 @@
 """Reports as mail."""
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Final
 
 from jobwell.core.errors import JobwellError, SettingsError
 from jobwell.core.letter import Report
@@ -86,11 +85,8 @@ async def send(server: Server, report: Report, recipients: Sequence[str]) -> dic
 def _cause(error: BaseException) -> str:
     """What lies below is what helps: a name that is not known, a certificate that does not fit."""
     said = str(error) or type(error).__name__
-    with contextlib.suppress(Exception):
-        below: Any = error.__cause__ or error.__context__
-        if below is not None and str(below) and str(below) not in said:
-            said = f"{said} ({below})"
-    return said
+    below = error.__cause__ or error.__context__
+    return f"{said} ({below})" if below is not None and str(below) and str(below) not in said else said
 
 
 def _sentence(server: Server, what: str) -> str:

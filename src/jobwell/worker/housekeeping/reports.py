@@ -104,13 +104,8 @@ class Reports:
         )  # fmt: skip
         there = await self._run(program)
         if made is not None and period is not None:
-            log.info(
-                "report of subscription %d (%s, %d jobs) is sent to %s",
-                sub.id,
-                period.kind,
-                made.total,
-                ", ".join(sub.recipients),
-            )
+            told = (sub.id, period.kind, made.total, len(sub.recipients))
+            log.info("the report of subscription %d is sent (%s): %d job(s), to %d recipient(s)", *told)
             if not there:
                 log.warning(
                     "the lease of subscription %d was over meanwhile, or it has ended: its report may be sent twice", sub.id

@@ -85,7 +85,7 @@ def test_a_group_goes_back_with_other_arguments(failed: list[str], conn: Conn, c
     assert (said.code, said.out) == (0, "4 job(s) ready again\n")
     assert conn.execute("select distinct args ->> 'email' from jobs").fetchall() == [("all@example.org",)]
     shown = cli("jobs", "show", failed[1])
-    assert "olga took it back from the quarantine with other arguments (email)" in shown.out
+    assert "olga took it back from the quarantine with other arguments (email): typing errors" in shown.out
     assert "1@example.org" in shown.out  # as it was before
 
 

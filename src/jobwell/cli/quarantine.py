@@ -135,7 +135,8 @@ def retry(jobs: tuple[str, ...], edited: str | None, **given: Any) -> int:
       jobwell quarantine retry 019a4f --args '{"email": "ann@example.org"}' --why "a typing error"
       jobwell quarantine retry --group 5d2c6f --args '{"server": "mail2"}' --app shop.jobs:app
     \b
-    Exit codes: 3 none of the jobs named exists, or nobody knows the queue, task or group · 4 some are not in the quarantine
+    Exit codes: 1 a job does not take the arguments; nothing was changed · 3 none of the jobs named exists, or nobody knows the
+    queue, task or group · 4 some are not in the quarantine
     """
     from jobwell.core.errors import NOT_CHANGED
     from jobwell.core.published import parse

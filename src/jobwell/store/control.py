@@ -233,7 +233,10 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     last = len(ids) < PIECE
     yield statements("control.move", id=action, after=ids[-1] if ids else after, count=len(touched), last=last, start=start)
     if touched:
-        detail = {"action": action, "ids": touched} | _given(to, pace) | ({"edited": edit.names} if edit is not None else {})
+        said = {} if why is None else {"why": why}
+        detail = (
+            {"action": action, "ids": touched} | said | _given(to, pace) | ({"edited": edit.names} if edit is not None else {})
+        )
         yield from audit.record(statements, actor=actor, action=verb, target=f"{len(touched)} jobs", detail=detail)
     return len(touched), last
 

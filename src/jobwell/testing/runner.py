@@ -14,8 +14,8 @@ from psycopg import AsyncConnection, Connection
 import jobwell
 from jobwell.app import App
 from jobwell.core.ids import new_id
-from jobwell.core.outcome import Failed, Outcome, Released, Retrying, Snoozed, Succeeded
-from jobwell.store import limits
+from jobwell.core.outcome import Cancelled, Failed, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.store import limits, steps
 from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import aask, arun, run
@@ -37,6 +37,7 @@ __tracebackhide__ = True  # pytest shows the test and the task, not what is betw
 LEASE = 3600.0
 NAMES: dict[type, str] = {
     Succeeded: "succeeded", Failed: "failed", Retrying: "retrying", Snoozed: "snoozed", Released: "released",
+    Cancelled: "cancelled",
 }  # fmt: skip
 FIRST_LOOK, WHOLE_LOOK = 1, 1000
 
@@ -109,6 +110,8 @@ class Runner:
                 pass
             await arun(conn, self._workers.bury(self._worker))
             await self._rescue(conn)
+            while await arun(conn, steps.go_on_undoing(self._app.database.statements)):
+                pass
 
     async def _rescue(self, conn: "AsyncConnection[Any]") -> None:
         while await arun(conn, self._workers.rescue(limit=PIECE, bound=LOSSES_BOUND)) >= PIECE:

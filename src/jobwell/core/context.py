@@ -162,8 +162,8 @@ class _Attempt:
         self._stepped = self._stepped or set()
         if name in self._stepped:
             raise DeclarationError(
-                f"the task {self.task} has made the step {name!r} already in this attempt, and a step is known by its name; give each"
-                f' one its own: ctx.step(f"{name}:{{id}}", …). It was not called'
+                f"the task {self.task} has made the step {name!r} in this attempt already, and a step is known by its name; give"
+                f' each its own: ctx.step(f"{name}:{{id}}", …). It was not called'
             )
         self._stepped.add(name)
         return step

@@ -180,7 +180,9 @@ def _acted(action: Action) -> Event:
         words += f", {action.detail['pace']:g} jobs a second"
     if action.detail.get("step"):
         happened = action.detail.get("happened")
-        words += f", {action.detail['step']!r}" + ("" if happened is None else ": it happened" if happened else ": it did not happen")
+        words += f", {action.detail['step']!r}" + (
+            "" if happened is None else ": it happened" if happened else ": it did not happen"
+        )
     words += f": {_line(why)}" if why else ""
     return Event(action.at, "action", words, {"action": action.action, "actor": action.actor, "why": why})
 

@@ -70,7 +70,7 @@ class Do:
 Flow = Generator[Ask | Do, Any, Any]
 
 
-def reached(point: str, attempt: "Attempt") -> None:
+def reached(point: str, step: Step, attempt: "Attempt") -> None:
     """Where a process may die in the middle of a step; tests put something else in its place.
 
     Points: "begin" (nothing is written), "begun" (written, not called), "called" (called, not written), "done" (written).
@@ -102,7 +102,7 @@ class Steps:
     def _flow(self, step: Step) -> Flow:
         self._check(step)
         self._may_go_on()
-        reached("begin", self._attempt)
+        reached("begin", step, self._attempt)
         given: dict[str, Any] = {"unknown": step.unknown, "call": core.called(step), "compensate": core.stored_compensation(step)}
         found = yield Ask(lambda: steps.begin(self._statements, *self._of, step.name, **given))
         if found is None:
@@ -114,7 +114,7 @@ class Steps:
             if isinstance(told, Happened):
                 return (yield from self._done(step, told.result))
             yield from self._write(steps.again, step, **given)
-        reached("begun", self._attempt)
+        reached("begun", step, self._attempt)
         if self._attempt.stopped is not None:
             yield from self._write(steps.forget, step)
             self._may_go_on()
@@ -123,9 +123,9 @@ class Steps:
         except Exception as error:
             yield from self._broke(step, error)
             raise
-        reached("called", self._attempt)
+        reached("called", step, self._attempt)
         yield from self._done(step, result)
-        reached("done", self._attempt)
+        reached("done", step, self._attempt)
         return result
 
     def _settle(self, step: Step, found: Found) -> Generator[Ask | Do, Any, Happened | None]:

@@ -64,7 +64,10 @@ def test_a_held_job_is_shown_and_answered(shop: Shop, conn: Conn, cli: Cli) -> N
     assert "charge: all" in cli("steps", "list", job[:13]).out
     answer = ("steps", "answer", job, "charge: all")
     assert cli(*answer, "--why", "x").code == 2
-    assert cli(*answer, "--happened").err == "jobwell: why: say how it is known; whoever looks at the job later will ask. Nothing was done\n"
+    assert (
+        cli(*answer, "--happened").err
+        == "jobwell: why: say how it is known; whoever looks at the job later will ask. Nothing was done\n"
+    )
     assert cli("steps", "answer", job, "change", "--happened", "--why", "x").code == 3
     assert cli(*answer, "--happened", "--result", "{", "--why", "x").code == 1
     assert cli("steps", "answer", job, "reserve", "--happened", "--why", "x").code == 4
@@ -75,7 +78,9 @@ def test_a_held_job_is_shown_and_answered(shop: Shop, conn: Conn, cli: Cli) -> N
     assert shop.bed.job(shop.bed.jobs("order")[0]).result == {"receipt": "R-77"}
     assert shop.calls == ["reserve", "charge", "mail"]
     told = cli("jobs", "show", job, "-o", "json").json["timeline"]
-    assert any("olga said what became of a step, 'charge: all': it happened: it stands in the list" in one["text"] for one in told)
+    assert any(
+        "olga said what became of a step, 'charge: all': it happened: it stands in the list" in one["text"] for one in told
+    )
     (detail,) = conn.execute("select detail from audit where action = 'steps.answer'").fetchone() or ({},)
     assert (detail["happened"], detail["before"]["state"], detail["before"]["note"]) == (
         True, "started", "TimeoutError: nobody answered")  # fmt: skip
@@ -117,7 +122,10 @@ def test_a_job_does_not_begin_again_over_what_is_not_known_or_while_it_runs(shop
     assert (refused.code, "the outcome of step 'charge: all'" in refused.err) == (4, True)
     conn.execute("insert into jobs (id, gate, task, state) select id, gate, task, 'running' from quarantine")
     conn.execute("delete from quarantine")
-    for command in (("jobs", "restart", job, "--from", "reserve", "--yes"), ("steps", "answer", job, "charge: all", "--happened")):
+    for command in (
+        ("jobs", "restart", job, "--from", "reserve", "--yes"),
+        ("steps", "answer", job, "charge: all", "--happened"),
+    ):
         refused = cli(*command, "--why", "x")
         assert (refused.code, "is running" in refused.err) == (4, True)
     conn.execute("update jobs set state = 'ready'")

@@ -74,7 +74,9 @@ def test_no_step_is_repeated_blindly_wherever_its_process_dies(app: App, fleet: 
     assert died >= len(plans)  # they did die
 
 
-@pytest.mark.parametrize("point", ["called", *(pytest.param(point, marks=pytest.mark.long) for point in ("begin", "begun", "done"))])
+@pytest.mark.parametrize(
+    "point", ["called", *(pytest.param(point, marks=pytest.mark.long) for point in ("begin", "begun", "done"))]
+)
 def test_a_worker_that_dies_in_a_step_of_its_own(app: App, fleet: Fleet, point: str) -> None:
     """Case G13 for steps: what was done before is not done again."""
     shop = put(app, fleet)

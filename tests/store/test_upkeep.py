@@ -213,7 +213,9 @@ def test_the_database_says_which_are_young(upkeep: Upkeep, store: Store, travel:
 
 
 def test_steps_go_when_their_job_is_nowhere_and_nothing_of_it_is_being_undone(upkeep: Upkeep, store: Store) -> None:
-    put = "insert into steps (job_id, name, unknown, attempt, claim_id, state) values (%s, %s, 'repeat', 1, gen_random_uuid(), %s)"
+    put = (
+        "insert into steps (job_id, name, unknown, attempt, claim_id, state) values (%s, %s, 'repeat', 1, gen_random_uuid(), %s)"
+    )
     (live,) = made = new(1)
     store.put(made)
     gone, undone, young = UUID(int=5), UUID(int=6), new_id()

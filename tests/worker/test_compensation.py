@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobwell import App, Compensate, Context, DeclarationError, Fixed, JobCancelled, Reject, Tasks
+from jobwell import App, Compensate, Context, Fixed, JobCancelled, Reject, Tasks
 from jobwell.actions import jobs as actions
 from jobwell.actions import steps as answers
 from jobwell.testing import Testbed

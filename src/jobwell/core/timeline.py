@@ -94,7 +94,7 @@ def timeline(
         events += _attempt(row, workers or {})
     events += _current(found, workers or {})
     for step in steps:
-        events += _step(step)
+        events += _step(step, running=found["state"] == "running")
     for action in actions:
         if action.action != "jobs.enqueue":
             events.append(_acted(action))
@@ -153,13 +153,13 @@ def _current(found: Mapping[str, Any], workers: Mapping[UUID, str]) -> Iterator[
         yield Event(ended, "succeeded", f"attempt {found['attempt']} succeeded after {text(took)}", {**facts, "seconds": took})
 
 
-def _step(row: Mapping[str, Any]) -> Iterator[Event]:
+def _step(row: Mapping[str, Any], *, running: bool) -> Iterator[Event]:
     """When it was begun last, when it was done, and when it was undone."""
     facts = {"step": row["name"], "state": row["state"], "attempt": row["attempt"], "undo": row["undo_id"]}
     words = f"step {row['name']!r} begun by attempt {row['attempt']}"
     if row["done_at"] is None:
         note = f" · {_line(row['note'])}" if row["note"] else ""
-        yield Event(row["started_at"], "step", f"{words}; its outcome is not known{note}", facts)
+        yield Event(row["started_at"], "step", f"{words}; {'under way' if running else 'its outcome is not known'}{note}", facts)
         return
     yield Event(row["started_at"], "step", words, facts)
     note = f" · {_line(row['note'])}" if row["note"] and row["state"] != "left" else ""

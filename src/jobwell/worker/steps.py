@@ -134,15 +134,17 @@ class Steps:
             if step.unknown == "hold":
                 raise self._held(step, found, "")
             return None
-        said = yield Do(step.check, step)
-        if isinstance(said, Happened):
-            return said
-        if isinstance(said, CannotTell):
-            raise self._held(step, found, f"asked, {core.named(step.check)} cannot tell" + (f": {said.why}" if said.why else ""))
-        if said is DidNotHappen or isinstance(said, DidNotHappen):
+        told = yield Do(step.check, step)
+        if told is Happened or told is DidNotHappen or told is CannotTell:
+            told = told()
+        if isinstance(told, Happened):
+            return told
+        if isinstance(told, CannotTell):
+            raise self._held(step, found, f"asked, {core.named(step.check)} cannot tell" + (f": {told.why}" if told.why else ""))
+        if isinstance(told, DidNotHappen):
             return None
         raise DeclarationError(
-            f"step {step.name!r}: {core.named(step.check)} returned {type(said).__name__}; it must return Happened(result),"
+            f"step {step.name!r}: {core.named(step.check)} returned {type(told).__name__}; it must return Happened(result),"
             " DidNotHappen() or CannotTell(why). The step was not called"
         )
 

@@ -75,12 +75,14 @@ begin
     select t.job_id, t.name, t.undo_id from jobwell.steps t
      where t.state = 'compensating' and not exists (select from jobwell.jobs j where j.id = t.undo_id)
        and not exists (select from jobwell.quarantine q where q.id = t.undo_id)
-     order by t.undo_id limit p_limit for update of t skip locked loop
+     order by t.undo_id limit p_limit loop
+    perform from jobwell.steps t where t.job_id = s.job_id order by t.name for update;  -- in the order of undo_next
     select e.state, e.tenant, e.meta, e.note into f from jobwell.finished e where e.id = s.undo_id order by e.finished_at desc limit 1;
     update jobwell.steps t
        set state = case when f.state = 'succeeded' then 'compensated' else 'left' end, undone_at = jobwell.now(),
            note = case when f.state = 'succeeded' then t.note else left(coalesce(f.note, 'what undoes it is nowhere any more'), 1000) end
      where t.job_id = s.job_id and t.name = s.name and t.state = 'compensating' and t.undo_id = s.undo_id;
+    continue when not found;  -- another worker has been here
     perform jobwell.undo_next(s.job_id, coalesce(f.tenant, ''), f.meta);
     settled := settled + 1;
   end loop;

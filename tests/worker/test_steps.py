@@ -1,15 +1,28 @@
 """`ctx.step`: what was done is done once, what is not known is not repeated blindly."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from jobwell import App, CannotTell, Context, DeclarationError, DidNotHappen, Fixed, Happened, Reject, Retry, SyncContext
+from jobwell import (
+    App,
+    CannotTell,
+    Context,
+    DeclarationError,
+    DidNotHappen,
+    Fixed,
+    Happened,
+    Reject,
+    Retry,
+    StoreUnavailable,
+    SyncContext,
+)
 from jobwell.store import steps as stored
 from jobwell.store.statements import run
 from jobwell.testing import Testbed
@@ -365,3 +378,97 @@ async def test_an_attempt_that_has_lost_its_job_writes_and_calls_nothing(app: Ap
         assert desk.state(job) == "running"  # and nothing was written of its end
         desk.conn.execute("delete from jobs")
     assert (called, states(desk, job)) == (["first"], [("first", "done")])
+
+
+# --- the store away ----------------------------------------------------------------------------------------------------------
+
+
+class Deaf:
+    """Connections whose answers are lost: what was asked for has taken effect, each first time."""
+
+    def __init__(self, app: App) -> None:
+        self.lost = 0
+        self._of_loop, self._plain = app.client.connections.of_loop, app.client.connections.plain
+
+    @contextlib.asynccontextmanager
+    async def of_loop(self) -> AsyncIterator[Any]:
+        async with self._of_loop() as conn:
+            yield conn
+        self._lose()
+
+    @contextlib.contextmanager
+    def plain(self) -> Iterator[Any]:
+        with self._plain() as conn:
+            yield conn
+        self._lose()
+
+    def _lose(self) -> None:
+        self.lost += 1
+        if self.lost % 2:
+            raise StoreUnavailable("the answer is lost", unsure=True)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_an_answer_that_is_lost_repeats_nothing(
+    app: App, desk: Desk, bank: Bank, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+
+        @app.task(name="pay", retry=Fixed("0s", attempts=1))
+        def pay(ctx: SyncContext) -> int:
+            return ctx.step("pay", bank.pay, Decimal(5), unknown="hold").number
+
+    else:
+
+        @app.task(name="pay", retry=Fixed("0s", attempts=1))
+        async def pay(ctx: Context) -> int:
+            return (await ctx.step("pay", bank.apay, Decimal(5), unknown="hold")).number
+
+    job = pay.enqueue()
+    deaf = Deaf(app)
+    monkeypatch.setattr(app.client.connections, "of_loop", deaf.of_loop)
+    monkeypatch.setattr(app.client.connections, "plain", deaf.plain)
+    async with working(app):
+        await desk.end(job)
+    assert (desk.state(job), bank.done, deaf.lost) == ("succeeded", [Decimal(5)], 4)
+    assert states(desk, job) == [("pay", "done")]
+
+
+def test_what_has_happened_is_written_though_the_attempt_is_stopped_right_then(bed: Testbed, desk: Desk, bank: Bank) -> None:
+    async def last_moment() -> Receipt:
+        receipt = await bank.apay(Decimal(5), idempotency_key="")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return receipt
+
+    @bed.app.task(name="pay", retry=AGAIN)
+    async def pay(ctx: Context) -> int:
+        return (await ctx.step("pay", last_moment, unknown="hold")).number
+
+    job = pay.enqueue()
+    bed.drain(retries=True)
+    assert (desk.outcomes(job), desk.state(job), bank.done) == (["retrying", "succeeded"], "succeeded", [Decimal(5)])
+
+
+def test_told_to_stop_an_attempt_begins_no_further_step(bed: Testbed, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+
+    def stop(point: str, step: Any, attempt: Any) -> None:
+        if (point, step.name) == ("begun", "b"):
+            attempt.stopped = "cancelled"
+
+    monkeypatch.setattr("jobwell.worker.steps.reached", stop)
+
+    @bed.app.task(name="two", retry=AGAIN)
+    def two(ctx: SyncContext) -> None:
+        ctx.step("a", called.append, "a")
+        try:
+            ctx.step("b", called.append, "b")
+        finally:
+            with pytest.raises(asyncio.CancelledError):
+                ctx.step("c", called.append, "c")
+
+    job = two.enqueue()
+    bed.drain()
+    assert (desk.state(job), called, states(desk, job)) == ("cancelled", ["a"], [("a", "done")])

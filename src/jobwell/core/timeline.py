@@ -162,9 +162,10 @@ def _step(row: Mapping[str, Any], *, running: bool) -> Iterator[Event]:
         yield Event(row["started_at"], "step", f"{words}; {'under way' if running else 'its outcome is not known'}{note}", facts)
         return
     yield Event(row["started_at"], "step", words, facts)
-    note = f" · {_line(row['note'])}" if row["note"] and row["state"] != "left" else ""
+    note = _line(row["note"]) if row["note"] and row["state"] != "left" else ""
     took = text((row["done_at"] - row["started_at"]).total_seconds())
-    yield Event(row["done_at"], "step", f"step {row['name']!r} done after {took}{note}", facts)
+    told = note if note.startswith("happened, ") else f"done after {took}" + (f" · {note}" if note else "")
+    yield Event(row["done_at"], "step", f"step {row['name']!r} {told}", facts)
     if row["undone_at"] is not None:
         how = "undone" if row["state"] == "compensated" else f"left as it is: {_line(row['note'] or '')}"
         yield Event(row["undone_at"], "step", f"step {row['name']!r} {how} (job {row['undo_id']})", facts)

@@ -10,7 +10,7 @@ import pytest
 import requests
 import urllib3
 
-from jobwell import Reject, ResourceUnavailable, Retry, Snooze, StoreUnavailable
+from jobwell import Compensate, Reject, ResourceUnavailable, Retry, Snooze, StoreUnavailable
 from jobwell.core import steps
 from jobwell.core.error_rules import rules
 from jobwell.core.step_errors import did_not_happen
@@ -51,6 +51,7 @@ class Evil(Exception):
     [
         (Reject("closed"), True),
         (Snooze("1m"), True),
+        (Compensate("full"), True),
         (Retry(), True),
         (raised(Retry(), TimeoutError()), False),
         (raised(Retry(), inside=TimeoutError()), False),

@@ -7,7 +7,7 @@ from jobwell.core import error_reading as read
 from jobwell.core.classify import classify
 from jobwell.core.error_rules import Rules
 from jobwell.core.errors import JobwellError, ResourceUnavailable, StoreUnavailable
-from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.outcome import Compensate, Reject, Retry, Snooze
 
 # Raised before anything was sent. Matched by name, the class or one above it.
 UNSENT: Final = (
@@ -53,7 +53,7 @@ def did_not_happen(error: BaseException, rules: Sequence[Rules] = ()) -> bool:
 def _refused(error: BaseException, rules: Sequence[Rules], depth: int) -> bool:
     if depth > _DEPTH or not isinstance(error, Exception):
         return False
-    if isinstance(error, Reject | Snooze | ResourceUnavailable):
+    if isinstance(error, Reject | Compensate | Snooze | ResourceUnavailable):
         return True
     if isinstance(error, Retry):  # why it is wished tells
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -166,6 +166,9 @@ def _step(row: Mapping[str, Any], *, running: bool) -> Iterator[Event]:
     took = text((row["done_at"] - row["started_at"]).total_seconds())
     told = note if note.startswith("happened, ") else f"done after {took}" + (f" · {note}" if note else "")
     yield Event(row["done_at"], "step", f"step {row['name']!r} {told}", facts)
+    if row["undo_id"] is not None and row["undone_at"] is None:
+        at = datetime.fromtimestamp((row["undo_id"].int >> 80) / 1000, UTC)  # the id was made then, by the store
+        yield Event(at, "step", f"step {row['name']!r} is being undone by job {row['undo_id']}", facts)
     if row["undone_at"] is not None:
         how = "undone" if row["state"] == "compensated" else f"left as it is: {_line(row['note'] or '')}"
         yield Event(row["undone_at"], "step", f"step {row['name']!r} {how} (job {row['undo_id']})", facts)

@@ -110,7 +110,6 @@ class Runner:
                 pass
             await arun(conn, self._workers.bury(self._worker))
             await self._rescue(conn)
-        await self.go_on_undoing()
 
     async def go_on_undoing(self) -> bool:
         """Where a step is undone the one before it follows. True: there was such a step."""

@@ -472,3 +472,31 @@ def test_told_to_stop_an_attempt_begins_no_further_step(bed: Testbed, desk: Desk
     job = two.enqueue()
     bed.drain()
     assert (desk.state(job), called, states(desk, job)) == ("cancelled", ["a"], [("a", "done")])
+
+
+async def test_who_stood_still_after_the_record_asks_once_more_and_calls_nothing(
+    app: App, desk: Desk, bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobwell.worker.steps.STALE", 0.0)  # any time is long
+    over = threading.Event()
+    of_loop = app.client.connections.of_loop
+
+    @contextlib.asynccontextmanager
+    async def frozen() -> AsyncIterator[Any]:
+        async with of_loop() as conn:
+            yield conn
+        desk.conn.execute("update jobs set claim_id = gen_random_uuid() where state = 'running'")  # rescued, and claimed again
+
+    @app.task(name="pay", retry=AGAIN)
+    async def pay(ctx: Context) -> None:
+        try:
+            await ctx.step("pay", bank.apay, Decimal(5), unknown="hold")
+        finally:
+            over.set()
+
+    job = pay.enqueue()
+    monkeypatch.setattr(app.client.connections, "of_loop", frozen)
+    async with working(app):
+        await auntil(over.is_set)
+        desk.conn.execute("delete from jobs")
+    assert (bank.keys, states(desk, job)) == ([], [("pay", "started")])

@@ -40,6 +40,7 @@ log = logging.getLogger("jobwell.worker")
 
 NOTE_LIMIT = 500
 FIRST_WAIT, LONGEST_WAIT = 0.1, 2.0  # seconds between two tries where the store is away
+STALE = 1.0  # seconds after which it is asked once more whether the job is still ours, before the call: a host may have frozen
 LAST_WORD = 2.0  # seconds for writing down what has happened, where the attempt is told to stop meanwhile
 
 
@@ -104,6 +105,7 @@ class Steps:
         self._may_go_on()
         reached("begin", step, self._attempt)
         given: dict[str, Any] = {"unknown": step.unknown, "call": core.called(step), "compensate": core.stored_compensation(step)}
+        sent = time.monotonic()
         found = yield Ask(lambda: steps.begin(self._statements, *self._of, step.name, **given))
         if found is None:
             raise self._lost()
@@ -113,6 +115,7 @@ class Steps:
             told = yield from self._settle(step, found)
             if isinstance(told, Happened):
                 return (yield from self._done(step, told.result))
+        if not found.mine or time.monotonic() - sent > STALE:
             yield from self._write(steps.again, step, **given)
         reached("begun", step, self._attempt)
         if self._attempt.stopped is not None:

@@ -62,6 +62,14 @@ def test_a_held_job_is_shown_and_answered(shop: Shop, conn: Conn, cli: Cli) -> N
     assert rows[1]["call"].endswith("Shop.call('charge', <dict>)")  # nothing secret
     assert "TimeoutError: nobody answered" in cli("steps", "list", job, "-o", "csv").out
     assert "charge: all" in cli("steps", "list", job[:13]).out
+    (row,) = cli("steps", "list", "-o", "json").json
+    assert (row["job"], row["task"], row["job_state"], row["name"], row["state"]) == (
+        job,
+        "order",
+        "failed: held",
+        "charge: all",
+        "started",
+    )
     answer = ("steps", "answer", job, "charge: all")
     assert cli(*answer, "--why", "x").code == 2
     assert (
@@ -85,6 +93,7 @@ def test_a_held_job_is_shown_and_answered(shop: Shop, conn: Conn, cli: Cli) -> N
     assert (detail["happened"], detail["before"]["state"], detail["before"]["note"]) == (
         True, "started", "TimeoutError: nobody answered")  # fmt: skip
     assert cli(*answer, "--happened", "--why", "x").code == 4
+    assert cli("steps", "list").out == "nothing waits for a person\n"
 
 
 def test_what_did_not_happen_is_done(shop: Shop, cli: Cli) -> None:

@@ -113,6 +113,9 @@ def test_a_failed_compensation_stops_the_rest_until_a_person_has_decided(bed: Te
     assert trip.log == DONE
     assert states(desk, job) == [("there", "done"), ("pay", "done"), ("mail", "done"), ("back", "compensating")]
     (failed,) = desk.all("select id from quarantine")
+    (row,) = answers.unsettled(bed.app.database)
+    assert (row["job"], row["job_state"], row["state"], row["undo_id"], row["undo_failed"]) == (
+        job.id, "cancelled", "compensating", failed, "rejected")  # fmt: skip
     assert any(event["text"] == f"step 'back' is being undone by job {failed}" for event in _timeline(desk, job))
     trip.broken = False
     actions.named(bed.app.database, "quarantine.retry", [failed], by="olga")

@@ -21,6 +21,16 @@ def of_job(database: Database, job: UUID) -> list[dict[str, Any]]:
         return run(conn, steps.of_job(database.statements, job))
 
 
+def unsettled(database: Database, *, limit: int = 100) -> list[dict[str, Any]]:
+    """Of all jobs, the oldest first: steps whose outcome nobody knows, and those whose undoing is under way or has failed.
+
+    Args:
+        database: the store.
+        limit: the most of them.
+    """
+    return database.run(steps.unsettled(database.statements, limit=limit))
+
+
 def answer(database: Database, job: UUID, name: str, *, happened: bool, by: str, why: str, result: str | None = None) -> str:
     """Say whether a step whose outcome is unknown has happened. A job that waited in the quarantine for it goes on.
 

@@ -1,5 +1,6 @@
 """`jobwell steps …`, and `jobwell jobs restart`."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -24,33 +25,44 @@ def steps() -> None:
 
 
 @steps.command("list")
-@click.argument("job")
+@click.argument("job", required=False)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Without a JOB: the most rows.")
 @rows_option
 @store_options
-def list_steps(job: str, output: str, database_url: str | None, schema: str | None) -> int:
+def list_steps(job: str | None, limit: int, output: str, database_url: str | None, schema: str | None) -> int:
     r"""List the steps of a JOB in the order in which they were begun. The beginning of its id is enough.
+
+    Without a JOB: those of all jobs that need a person, the oldest first: their outcome is not known, or their undoing is not
+    over.
 
     States: started (whether it happened is not known, unless the job runs), done, compensating (what undoes it is under way),
     compensated, left (a person gave its undoing up).
 
     \b
     Examples:
-      jobwell steps list 019a22
+      jobwell steps list
       jobwell steps list 019a22 -o json
     \b
     Exit codes: 3 no job's id begins so, or several do
     """
     from jobwell.actions import steps as actions
     from jobwell.store.steps import COLUMNS as ALL
+    from jobwell.store.steps import OPEN_COLUMNS
 
     database = _database(database_url, schema)
-    rows = actions.of_job(database, _job(database, job))
-    if output == "json":
-        json_out([row | {"result": None if row["result"] is None else orjson.loads(row["result"])} for row in rows])
-    elif output == "csv":
-        csv_out(rows, ALL)
+    all_columns: Sequence[str]
+    columns: Sequence[str]
+    if job is None:
+        rows, all_columns, columns = actions.unsettled(database, limit=limit), OPEN_COLUMNS, OPEN_COLUMNS
     else:
-        table("", [row | {"result": _cut(row["result"])} for row in rows], COLUMNS, "the job has made no steps")
+        rows, all_columns, columns = actions.of_job(database, _job(database, job)), ALL, COLUMNS
+    if output == "json":
+        json_out([row | {"result": orjson.loads(row["result"])} if row.get("result") is not None else row for row in rows])
+    elif output == "csv":
+        csv_out(rows, all_columns)
+    else:
+        empty = "nothing waits for a person" if job is None else "the job has made no steps"
+        table("", [row | {"result": _cut(row.get("result"))} for row in rows], columns, empty)
     return 0
 
 

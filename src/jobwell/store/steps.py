@@ -19,6 +19,10 @@ COLUMNS = (
     "undone_at",
 )  # fmt: skip
 
+OPEN_COLUMNS = (
+    "job", "task", "job_state", "name", "state", "attempt", "started_at", "call", "note", "undo_id", "undo_failed",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -87,6 +91,12 @@ def of_job(statements: Statements, job: UUID) -> Program[list[dict[str, Any]]]:
     """All steps of a job, in the order in which they were begun."""
     rows = yield statements("steps.of_job", job=job, limit=MOST)
     return [dict(zip(COLUMNS, row[:-1], strict=True)) for row in rows]
+
+
+def unsettled(statements: Statements, *, limit: int) -> Program[list[dict[str, Any]]]:
+    """Of all jobs, the oldest first: steps whose outcome nobody knows, and those whose undoing is not over."""
+    rows = yield statements("steps.open", limit=limit)
+    return [dict(zip(OPEN_COLUMNS, row, strict=True)) for row in rows]
 
 
 def go_on_undoing(statements: Statements) -> Program[int]:

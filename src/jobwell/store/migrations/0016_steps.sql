@@ -21,4 +21,5 @@ create table jobwell.steps (
   undone_at  timestamptz,
   primary key (job_id, name)
 ) with (autovacuum_vacuum_scale_factor = 0.02);
-create index steps_compensating on jobwell.steps (undo_id) where state = 'compensating';
+-- What is under way, or waits for somebody: small, however many steps there are.
+create index steps_open on jobwell.steps (state, undo_id) where state in ('started', 'compensating');

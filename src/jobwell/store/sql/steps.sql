@@ -55,6 +55,18 @@ select s.name, s.state, s.unknown, s.attempt, s.started_at, s.done_at, s.kept, s
        s.undo_id, s.undone_at, s.seq
   from jobwell.steps s where s.job_id = :job order by s.seq limit :limit;
 
+-- name: open
+-- Of all jobs: steps whose outcome nobody knows, and those whose undoing is not over. What a running job is at is neither.
+select s.job_id, coalesce(j.task, q.task, f.task), coalesce(j.state, 'failed: ' || q.reason, f.state), s.name, s.state, s.attempt, s.started_at,
+       s.call, s.note, s.undo_id, u.reason
+  from jobwell.steps s
+  left join jobwell.jobs j on j.id = s.job_id
+  left join jobwell.quarantine q on q.id = s.job_id
+  left join lateral (select e.task, e.state from jobwell.finished e where e.id = s.job_id order by e.finished_at desc limit 1) f on true
+  left join jobwell.quarantine u on u.id = s.undo_id
+ where s.state in ('started', 'compensating') and (s.state = 'compensating' or j.state is distinct from 'running')
+ order by s.started_at limit :limit;
+
 -- name: hold_live
 -- The job, if it lives, so that nobody claims it meanwhile.
 select j.state from jobwell.jobs j where j.id = :job for update;

@@ -30,10 +30,11 @@ from jobwell.core.errors import (
 from jobwell.core.failed import FailedJob
 from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
-from jobwell.core.outcome import Reject, Retry, Snooze
+from jobwell.core.outcome import Compensate, Reject, Retry, Snooze
 from jobwell.core.pools import Pool
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed, Retries
+from jobwell.core.steps import CannotTell, DidNotHappen, Happened
 from jobwell.core.task import Lock
 from jobwell.tasks import Tasks
 
@@ -44,13 +45,17 @@ __all__ = [
     "Backoff",
     "BatchTooLarge",
     "Breaker",
+    "CannotTell",
+    "Compensate",
     "Conflict",
     "Context",
     "DeclarationError",
     "Delays",
+    "DidNotHappen",
     "EnqueueError",
     "FailedJob",
     "Fixed",
+    "Happened",
     "InvalidArguments",
     "JobCancelled",
     "JobFailed",

@@ -8,8 +8,8 @@ from tests.architecture.helpers import SRC
 
 # fmt: off
 NAMES = [
-    "App", "Backoff", "BatchTooLarge", "Breaker", "Conflict", "Context", "DeclarationError", "Delays", "EnqueueError", "FailedJob",
-    "Fixed", "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
+    "App", "Backoff", "BatchTooLarge", "Breaker", "CannotTell", "Compensate", "Conflict", "Context", "DeclarationError", "Delays", "DidNotHappen", "EnqueueError", "FailedJob",
+    "Fixed", "Happened", "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
     "Pool", "Pressure", "Queue", "QueueFull", "Rate", "Reject", "ResourceUnavailable", "ResultError", "ResultExpired",
     "ResultMismatch", "ResultUnavailable", "Retries", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable",
     "SyncContext", "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",

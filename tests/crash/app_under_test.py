@@ -7,10 +7,14 @@ import signal
 import socket
 import time
 from datetime import datetime
+from typing import Any
 
 import psycopg
 
-from jobwell import App, Breaker, Context, Fixed, Lock, Retry
+from jobwell import App, Breaker, Context, DidNotHappen, Fixed, Happened, Lock, Retry, SyncContext
+from jobwell.core.steps import Step
+from jobwell.worker import steps
+from jobwell.worker.record import Attempt
 from tests.waiting import apause, pause
 
 app = App()
@@ -200,3 +204,67 @@ async def dial(ctx: Context, how: str, job: str) -> str:
         if how == "hang" and ctx.attempt == 1:
             await asyncio.Event().wait()
     return job
+
+
+# --- steps: the fake outside system is the table of marks ---------------------------------------------------------------------
+
+
+def die(point: str, step: Step, attempt: Attempt) -> None:
+    """Kill this process where the job's arguments say so: the n-th of `deaths` is for its n-th attempt."""
+    deaths = attempt.args.get("deaths", ())
+    at = attempt.job.attempt - 1
+    if at < len(deaths) and deaths[at] == f"{step.name} {point}":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+steps.reached = die
+
+
+async def effect(job: str, name: str, idempotency_key: str) -> str:
+    """Do it."""
+    await mark(job, 0, f"effect {name}")
+    return idempotency_key.partition(":")[2]
+
+
+def plain_effect(job: str, name: str, idempotency_key: str) -> str:
+    """Do it, on a thread."""
+    return asyncio.run(effect(job, name, idempotency_key))
+
+
+async def ask(job: str, name: str, idempotency_key: str) -> Happened | DidNotHappen:
+    """The truth."""
+    async with await psycopg.AsyncConnection.connect(app.database.url, autocommit=True) as conn:
+        found = await conn.execute(
+            f"select 1 from {app.settings.schema}.marks where job = %s and what = %s", [job, f"effect {name}"]
+        )
+        return Happened(idempotency_key.partition(":")[2]) if await found.fetchone() else DidNotHappen()
+
+
+def plain_ask(job: str, name: str, idempotency_key: str) -> Happened | DidNotHappen:
+    """The truth, on a thread."""
+    return asyncio.run(ask(job, name, idempotency_key))
+
+
+async def three(ctx: Context, job: str, unknown: str) -> list[str]:
+    """Three steps."""
+    how: Any = ask if unknown == "check" else unknown
+    return [await ctx.step(f"s{n}", effect, job, f"s{n}", unknown=how) for n in range(3)]
+
+
+@app.task(name="stepped", executor="process")
+async def stepped(ctx: Context, job: str, unknown: str, deaths: list[str]) -> list[str]:
+    """In a child."""
+    return await three(ctx, job, unknown)
+
+
+@app.task(name="stepped_inside")
+async def stepped_inside(ctx: Context, job: str, unknown: str, deaths: list[str]) -> list[str]:
+    """In the worker."""
+    return await three(ctx, job, unknown)
+
+
+@app.task(name="stepped_plain", executor="process")
+def stepped_plain(ctx: SyncContext, job: str, unknown: str, deaths: list[str]) -> list[str]:
+    """A plain function, in a child."""
+    how: Any = plain_ask if unknown == "check" else unknown
+    return [ctx.step(f"s{n}", plain_effect, job, f"s{n}", unknown=how) for n in range(3)]

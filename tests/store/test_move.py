@@ -91,6 +91,12 @@ def filled(source: Database) -> Database:
             " from generate_series(1, 300) n, lateral (select case when n % 3 = 0 then timestamptz '2020-01-02 12:00+00' when n % 3 = 1 then now()"
             " else timestamptz '2019-06-01 00:00+00' end as t) x"
         )
+        conn.execute("update finished set state = 'cancelled' where id = (select min(id::text)::uuid from finished)")
+        conn.execute(  # it would be undone if it came here just now
+            "insert into steps (job_id, name, unknown, attempt, claim_id, state, compensate) select id, 'pay', 'hold', 1, id, 'done',"
+            ' \'{"task": "t", "queue": "q", "rank": 1, "gate": "1", "deadline": 1, "version": 1, "parameter": "x"}\''
+            " from finished where state = 'cancelled'"
+        )
         conn.execute("insert into audit (actor, action) select 'olga', 'x' from generate_series(1, 20)")
         conn.execute(
             "insert into queues (name, paused_by, paused_why) values ('bulk', 'olga', E'tab\\t \\\\N and \"quotes\" 漢字')"

@@ -207,3 +207,24 @@ def test_the_database_says_which_are_young(upkeep: Upkeep, store: Store, travel:
     assert upkeep("delete_payloads", after=FIRST, seconds=0.0) == (0, 0, None)
     travel("1 hour")
     assert upkeep("delete_payloads", after=FIRST, seconds=3500.0) == (1, 1, job)
+
+
+# --- steps ---------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_go_when_their_job_is_nowhere_and_nothing_of_it_is_being_undone(upkeep: Upkeep, store: Store) -> None:
+    put = (
+        "insert into steps (job_id, name, unknown, attempt, claim_id, state) values (%s, %s, 'repeat', 1, gen_random_uuid(), %s)"
+    )
+    (live,) = made = new(1)
+    store.put(made)
+    gone, undone, young = UUID(int=5), UUID(int=6), new_id()
+    for job, name, state in (
+        (gone, "a", "done"), (gone, "b", "started"), (undone, "a", "done"), (undone, "b", "compensating"), (young, "a", "done"),
+        (live.id, "a", "done"),
+    ):  # fmt: skip
+        store.conn.execute(put, [job, name, state])
+    assert upkeep("delete_steps", after=(FIRST, ""), seconds=60.0) == (4, 2, (undone, "b"))  # an id is older than its commit
+    assert upkeep("delete_steps", after=(undone, "b"), seconds=60.0) == (0, 0, None)
+    assert upkeep("delete_steps", after=(undone, "b"), seconds=-60.0)[:2] == (2, 1)
+    assert store.ask("select job_id, name from steps order by 1, 2") == [(undone, "a"), (undone, "b"), (live.id, "a")]

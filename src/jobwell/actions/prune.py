@@ -34,6 +34,7 @@ class Pruned:
     finished: int = 0
     attempts: int = 0
     payloads: int = 0
+    steps: int = 0
     days: list[str] = field(default_factory=list)
     in_use: list[str] = field(default_factory=list)
     more: bool = False
@@ -88,6 +89,7 @@ class Prune:
                 self._days(conn)
                 self._rows(conn)
                 self._payloads(conn)
+                self._steps(conn)
                 self._days(conn, again=True)
                 run(conn, self._note("store.prune.end", vars(self.pruned)))
             finally:
@@ -163,6 +165,16 @@ class Prune:
             make = partial(self._verbs.delete_payloads, after=after, seconds=self._keep)
             looked, deleted, last = self._next(conn, make)
             self.pruned.payloads += deleted
+            if not looked or last is None:
+                return
+            after = last
+
+    def _steps(self, conn: Any) -> None:
+        after = (UUID(int=0), "")
+        while not self._over():
+            make = partial(self._verbs.delete_steps, after=after, seconds=self._keep)
+            looked, deleted, last = self._next(conn, make)
+            self.pruned.steps += deleted
             if not looked or last is None:
                 return
             after = last

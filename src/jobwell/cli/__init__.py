@@ -37,6 +37,7 @@ _COMMANDS = {
     "queues": "queues:queues",
     "resume": "holds:resume",
     "status": "status:status",
+    "steps": "steps:steps",
     "store": "store:store",
     "up": "worker:up",
     "worker": "worker:worker",

@@ -23,6 +23,7 @@ from jobwell.cli.output import (
     table,
 )
 from jobwell.cli.quarantine import REASONS
+from jobwell.cli.steps import restart
 from jobwell.cli.when import MOMENT
 from jobwell.cli.why import why
 from jobwell.core.text import visible
@@ -31,7 +32,7 @@ from jobwell.core.timeline import Event
 FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
 EVENT_COLOURS = {
     "succeeded": "green", "failed": "red", "quarantined": "red", "retrying": "yellow", "crashed": "red", "lost": "yellow",
-    "action": "cyan",
+    "action": "cyan", "step": "blue",
 }  # fmt: skip
 ORIGINS = {
     "code": "code (our own)", "external": "external (another system)", "limits": "limits (one was reached)",
@@ -53,6 +54,7 @@ jobs.add_command(why)
 jobs.add_command(job_actions.cancel)
 jobs.add_command(job_actions.priority)
 jobs.add_command(job_actions.retry)
+jobs.add_command(restart)
 
 
 @jobs.command("list")

@@ -80,7 +80,7 @@ def show_size(output: str, database_url: str | None, schema: str | None) -> int:
 def prune(
     keep: str | None, budget: str, *, yes: bool, by: str | None, output: str, database_url: str | None, schema: str | None
 ) -> int:
-    r"""Remove finished jobs, attempts and payloads that are older than the retention, as workers do every ten minutes.
+    r"""Remove finished jobs, attempts, payloads and steps that are older than the retention, as workers do every ten minutes.
 
     Works in small commits beside the running jobs, resting as long as it works; may be interrupted anywhere and run again. One
     prunes at a time: a second one ends with code 4. A day that somebody reads is left, tried again, and named at the end. Live
@@ -143,4 +143,5 @@ def _seconds(value: str, option: str, least: float) -> float:
 
 def _counts(pruned: Any) -> str:
     rows = f"{pruned.finished:,} finished job(s), {pruned.attempts:,} attempt(s), {pruned.payloads:,} payload(s)"
+    rows += f", {pruned.steps:,} step(s)"
     return f"{len(pruned.days)} day(s), {rows}"

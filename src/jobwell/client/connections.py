@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, Connection
 
 from jobwell.store.database import Database
 from jobwell.store.pool import LoopPool, Pool
+from jobwell.store.statements import Statements
 
 LARGEST = 4
 
@@ -32,6 +33,11 @@ class Connections:
         self._of_parents: list[object] = []
         self._begin()
         _all.add(self)
+
+    @property
+    def statements(self) -> Statements:
+        """Of the store to which they lead."""
+        return self._database.statements
 
     def _begin(self) -> None:
         self._guard = threading.RLock()  # a signal handler may enqueue while its own thread makes the pool

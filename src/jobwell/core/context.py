@@ -1,17 +1,22 @@
 """What a running attempt may ask and say. The worker makes it; called directly, a task gets a local one."""
 
+import inspect
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 from uuid import UUID
 
 import orjson
 
 from jobwell.core import log_fields
 from jobwell.core.duration import Duration, seconds
+from jobwell.core.errors import DeclarationError
 from jobwell.core.ids import new_id
+from jobwell.core.steps import Check, Step, Stepping, declared, key_of
+
+T = TypeVar("T")
 
 
 class BoundLogger(logging.LoggerAdapter[logging.Logger]):
@@ -66,6 +71,8 @@ class _Attempt:
         "_logger",
         "_meta",
         "_monotonic",
+        "_stepped",
+        "_steps",
         "attempt",
         "id",
         "queue",
@@ -85,6 +92,7 @@ class _Attempt:
         monotonic: Callable[[], float],
         meta: str | None = None,
         calls: Calling | None = None,
+        steps: Callable[[], Stepping] | None = None,
     ) -> None:
         self.id = id
         self.task = task
@@ -97,6 +105,8 @@ class _Attempt:
         self._cancelled = False
         self._meta = meta
         self._calls = calls
+        self._steps = steps
+        self._stepped: set[str] | None = None
         self._logger: BoundLogger | None = None
 
     @classmethod
@@ -108,6 +118,13 @@ class _Attempt:
     def idempotency_key(self) -> str:
         """Give it to outside calls: the same in every attempt of this job, and in a retry from the quarantine."""
         return str(self.id)
+
+    def step_key(self, name: str) -> str:
+        """The key of one step, `JOB:NAME`: as stable as `idempotency_key`, and another one for each outside call of the job.
+
+        A function that a step calls gets it by itself where it has a parameter `idempotency_key`.
+        """
+        return key_of(self.id, name)
 
     def remaining(self) -> float | None:
         """Seconds until the job's deadline, never below 0; None where it has none."""
@@ -138,6 +155,19 @@ class _Attempt:
         allowed = None if timeout is None else seconds(timeout, "timeout")
         return LocalCall(allowed) if self._calls is None else self._calls(resource, allowed)
 
+    def _step(
+        self, name: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, unknown: Any, compensate: Any, plain: bool
+    ) -> Step:
+        step = declared(self.id, name, fn, args, kwargs, unknown=unknown, compensate=compensate, plain=plain)
+        self._stepped = self._stepped or set()
+        if name in self._stepped:
+            raise DeclarationError(
+                f"the task {self.task} has made the step {name!r} in this attempt already, and a step is known by its name; give"
+                f' each its own: ctx.step(f"{name}:{{id}}", …). It was not called'
+            )
+        self._stepped.add(name)
+        return step
+
     def tell_to_stop(self) -> None:
         """For the worker: `cancelled` is true from now on."""
         self._cancelled = True
@@ -163,6 +193,70 @@ class Context(_Attempt):
         made: AbstractAsyncContextManager[ResourceCall] = self._call(resource, timeout)
         return made
 
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        unknown: Literal["repeat", "hold"] | Check = "repeat",
+        compensate: Any = None,
+        **kwargs: Any,
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        unknown: Literal["repeat", "hold"] | Check = "repeat",
+        compensate: Any = None,
+        **kwargs: Any,
+    ) -> T: ...
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        unknown: Literal["repeat", "hold"] | Check = "repeat",
+        compensate: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do a part of the job whose outcome is written down: `await ctx.step("mail", send, address)`.
+
+        Before the call it is written down that it begins, and after it that it is done, with what it returned. A later attempt
+        gets that, and the function is not called again. One that was begun, and is not known to be done, is never repeated
+        without asking (docs/steps.md has the rules).
+
+        Args:
+            name: of the step, unique within the job. In a loop give each its own: f"mail:{id}".
+            fn: the function, async or plain; a plain one runs on a thread.
+            *args: its arguments.
+            unknown: what becomes of it where its outcome is unknown. "repeat" (the default): it is called again, for what may
+                be repeated. "hold": the job waits in the quarantine for a person to say. A function: it is called with the
+                step's arguments, asks the outside system, and returns `Happened(result)`, `DidNotHappen()` or `CannotTell(why)`.
+            compensate: a task with one parameter, which undoes the step: it gets what the step returned, as a job of its own,
+                when the job is cancelled, given up, or raises `Compensate`; the last step first.
+            **kwargs: its arguments by name.
+
+        Returns:
+            What the function returned, now or in an earlier attempt.
+
+        Raises:
+            DeclarationError: the name was used before in this attempt, or an option would not do. It was not called.
+            Exception: what the function raised. Where that tells that nothing has happened, the next attempt calls it again.
+        """
+        step = self._step(name, fn, args, kwargs, unknown=unknown, compensate=compensate, plain=False)
+        if self._steps is not None:
+            return await self._steps().run(step)
+        result = step.call(fn)
+        return await result if inspect.isawaitable(result) else result
+
 
 class SyncContext(_Attempt):
     """The context of a plain task: the first parameter annotated `SyncContext` receives it."""
@@ -184,3 +278,41 @@ class SyncContext(_Attempt):
         """
         made: AbstractContextManager[ResourceCall] = self._call(resource, timeout)
         return made
+
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        unknown: Literal["repeat", "hold"] | Check = "repeat",
+        compensate: Any = None,
+        **kwargs: Any,
+    ) -> T:
+        """Do a part of the job whose outcome is written down: `ctx.step("mail", send, address)`.
+
+        Before the call it is written down that it begins, and after it that it is done, with what it returned. A later attempt
+        gets that, and the function is not called again. One that was begun, and is not known to be done, is never repeated
+        without asking (docs/steps.md has the rules).
+
+        Args:
+            name: of the step, unique within the job. In a loop give each its own: f"mail:{id}".
+            fn: the function, a plain one.
+            *args: its arguments.
+            unknown: what becomes of it where its outcome is unknown. "repeat" (the default): it is called again, for what may
+                be repeated. "hold": the job waits in the quarantine for a person to say. A function: it is called with the
+                step's arguments, asks the outside system, and returns `Happened(result)`, `DidNotHappen()` or `CannotTell(why)`.
+            compensate: a task with one parameter, which undoes the step: it gets what the step returned, as a job of its own,
+                when the job is cancelled, given up, or raises `Compensate`; the last step first.
+            **kwargs: its arguments by name.
+
+        Returns:
+            What the function returned, now or in an earlier attempt.
+
+        Raises:
+            DeclarationError: the name was used before in this attempt, or an option would not do. It was not called.
+            Exception: what the function raised. Where that tells that nothing has happened, the next attempt calls it again.
+        """
+        step = self._step(name, fn, args, kwargs, unknown=unknown, compensate=compensate, plain=True)
+        found: T = step.call(fn) if self._steps is None else self._steps().run_plain(step)
+        return found

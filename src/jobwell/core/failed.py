@@ -20,7 +20,7 @@ class FailedJob:
     Attributes:
         id: of the job; the argument of `jobwell jobs show`.
         task, queue, tenant: its own.
-        reason: rejected, exhausted, deadline, crashed, lost, unsupported, invalid.
+        reason: rejected, exhausted, deadline, crashed, lost, held, unsupported, invalid.
         code: of `Reject`; None otherwise.
         error_type: the error's class; None where there was no error.
         message: of the error, 1,000 characters at the most.

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from jobwell.core import error_reading as read
 from jobwell.core.errors import JobwellError, ResourceUnavailable
-from jobwell.core.outcome import Reject, Retry, Snooze, after_seconds
+from jobwell.core.outcome import Compensate, Reject, Retry, Snooze, after_seconds
 
 # Of different orders the first of these counts: what no retry can mend, then what counts, then what costs nothing.
-KINDS: Final[tuple[type[BaseException], ...]] = (Reject, Retry, Snooze, ResourceUnavailable)
+KINDS: Final[tuple[type[BaseException], ...]] = (Reject, Compensate, Retry, Snooze, ResourceUnavailable)
 CANCELLED: Final = "asyncio.exceptions.CancelledError"
 
 
@@ -19,7 +19,7 @@ class Raised:
     """What counts of it.
 
     Attributes:
-        order: Reject, Retry, Snooze, ResourceUnavailable or CancelledError, where one decides; None: an error does.
+        order: Reject, Compensate, Retry, Snooze, ResourceUnavailable or CancelledError, where one decides; None: an error does.
         error: the error that is judged then.
         asked: what a `Retry` beside it asked to wait.
     """
@@ -32,9 +32,9 @@ class Raised:
 def deciding(error: BaseException, now: Callable[[], datetime]) -> Raised:
     """What decides of what was raised. Only groups are looked through.
 
-    The rule: a `Reject` in it decides. Otherwise an error that is no order does, if there is one. Otherwise the orders do: of
-    different kinds `Retry`, then `Snooze`, then `ResourceUnavailable`, and of several of a kind the one that asks for the longest
-    wait. Whoever was only cancelled, because another one failed, has no say.
+    The rule: a `Reject` in it decides, or else a `Compensate`. Otherwise an error that is no order does, if there is one.
+    Otherwise the orders do: of different kinds `Retry`, then `Snooze`, then `ResourceUnavailable`, and of several of a kind the
+    one that asks for the longest wait. Whoever was only cancelled, because another one failed, has no say.
     """
     if not issubclass(type(error), BaseExceptionGroup):
         return Raised(error if _is(error, KINDS) or _is_cancelled(error) else None, error)
@@ -44,9 +44,9 @@ def deciding(error: BaseException, now: Callable[[], datetime]) -> Raised:
         return Raised(leaves[0], error)
     errors = [leaf for leaf in told if not _is(leaf, KINDS)]
     by_kind = [[leaf for leaf in told if _is(leaf, (kind,))] for kind in KINDS]
-    rejects, retries = by_kind[:2]
-    if rejects:
-        return Raised(rejects[0], error)
+    ends, retries = by_kind[0] + by_kind[1], by_kind[2]
+    if ends:
+        return Raised(ends[0], error)
     if errors:
         rest = error if len(errors) == len(leaves) else BaseExceptionGroup("errors", errors)
         return Raised(None, rest, getattr(_longest(retries, now), "after", None) if retries else None)

@@ -89,6 +89,20 @@ class Snooze(Exception):
         self.until = until
 
 
+class Compensate(Exception):
+    """Call the whole job off: it is over as `cancelled`, and what its steps have done is undone, the last one first.
+
+    Args:
+        code: a short stable name.
+        message: a sentence for the person who will look at it.
+    """
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message or code
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What went wrong, as texts: cleaned, cut, and never rebuilt as an exception."""

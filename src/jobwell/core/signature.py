@@ -235,6 +235,17 @@ def _context(fn: Callable[..., Any], annotation: Any) -> str:
     return name if name in CONTEXTS and annotation.__module__.startswith("jobwell.") else ""
 
 
+def known_of(hint: Any) -> Known:
+    """The classes that an annotation names and that may stand in a payload, by the name that they have there.
+
+    Raises:
+        NameError, TypeError: a class in it names what cannot be resolved.
+    """
+    found: dict[type, bool] = {}
+    _collect(hint, found)
+    return {class_name(cls): cls for cls, named in found.items() if named}
+
+
 def _collect(hint: Any, found: dict[type, bool]) -> None:
     """Note every class on the way, and whether it may stand in a payload by its name."""
     from typing_extensions import is_typeddict  # typing's own does not know the other one's classes

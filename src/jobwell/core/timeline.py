@@ -17,6 +17,8 @@ ACTIONS: Final = {
     "jobs.priority": "changed its priority",
     "quarantine.retry": "took it back from the quarantine",
     "quarantine.discard": "gave it up",
+    "steps.answer": "said what became of a step",
+    "jobs.restart": "let it begin again from a step",
 }
 TOLD: Final = 200  # characters of an error
 _PATIENCE = timedelta(seconds=1)  # within which a job that is due at once is claimed or not; no step of its own
@@ -39,7 +41,7 @@ class Event:
     Attributes:
         at: when.
         event: enqueued, due, began, the outcome of an attempt (succeeded, failed, retrying, snoozed, released, crashed, lost,
-            cancelled), quarantined, discarded, or action.
+            cancelled), step, quarantined, discarded, or action.
         text: a line for people.
         facts: for programs.
     """
@@ -66,7 +68,11 @@ def came(found: Mapping[str, Any]) -> datetime:
 
 
 def timeline(
-    found: Mapping[str, Any], *, actions: Sequence[Action] = (), workers: Mapping[UUID, str] | None = None
+    found: Mapping[str, Any],
+    *,
+    actions: Sequence[Action] = (),
+    workers: Mapping[UUID, str] | None = None,
+    steps: Sequence[Mapping[str, Any]] = (),
 ) -> list[Event]:
     """All steps, in order.
 
@@ -74,6 +80,7 @@ def timeline(
         found: the job with its attempts, as the store reads it.
         actions: of people, on this job.
         workers: what is still known about workers: "name on host".
+        steps: as the store reads them.
     """
     events = [_enqueued(found, actions)]
     attempts = found["attempts"]
@@ -86,6 +93,8 @@ def timeline(
     for row in attempts:
         events += _attempt(row, workers or {})
     events += _current(found, workers or {})
+    for step in steps:
+        events += _step(step, running=found["state"] == "running")
     for action in actions:
         if action.action != "jobs.enqueue":
             events.append(_acted(action))
@@ -144,6 +153,27 @@ def _current(found: Mapping[str, Any], workers: Mapping[UUID, str]) -> Iterator[
         yield Event(ended, "succeeded", f"attempt {found['attempt']} succeeded after {text(took)}", {**facts, "seconds": took})
 
 
+def _step(row: Mapping[str, Any], *, running: bool) -> Iterator[Event]:
+    """When it was begun last, when it was done, and when it was undone."""
+    facts = {"step": row["name"], "state": row["state"], "attempt": row["attempt"], "undo": row["undo_id"]}
+    words = f"step {row['name']!r} begun by attempt {row['attempt']}"
+    if row["done_at"] is None:
+        note = f" · {_line(row['note'])}" if row["note"] else ""
+        yield Event(row["started_at"], "step", f"{words}; {'under way' if running else 'its outcome is not known'}{note}", facts)
+        return
+    yield Event(row["started_at"], "step", words, facts)
+    note = _line(row["note"]) if row["note"] and row["state"] != "left" else ""
+    took = text((row["done_at"] - row["started_at"]).total_seconds())
+    told = note if note.startswith("happened, ") else f"done after {took}" + (f" · {note}" if note else "")
+    yield Event(row["done_at"], "step", f"step {row['name']!r} {told}", facts)
+    if row["undo_id"] is not None and row["undone_at"] is None:
+        at = datetime.fromtimestamp((row["undo_id"].int >> 80) / 1000, UTC)  # the id was made then, by the store
+        yield Event(at, "step", f"step {row['name']!r} is being undone by job {row['undo_id']}", facts)
+    if row["undone_at"] is not None:
+        how = "undone" if row["state"] == "compensated" else f"left as it is: {_line(row['note'] or '')}"
+        yield Event(row["undone_at"], "step", f"step {row['name']!r} {how} (job {row['undo_id']})", facts)
+
+
 def _acted(action: Action) -> Event:
     why, to = action.detail.get("why"), action.detail.get("to")
     words = f"{action.actor} {ACTIONS.get(action.action, action.action)}"
@@ -152,6 +182,11 @@ def _acted(action: Action) -> Event:
         words += f" with other arguments ({', '.join(map(str, action.detail['edited']))})"
     if action.detail.get("pace"):
         words += f", {action.detail['pace']:g} jobs a second"
+    if action.detail.get("step"):
+        happened = action.detail.get("happened")
+        words += f", {action.detail['step']!r}" + (
+            "" if happened is None else ": it happened" if happened else ": it did not happen"
+        )
     words += f": {_line(why)}" if why else ""
     return Event(action.at, "action", words, {"action": action.action, "actor": action.actor, "why": why})
 

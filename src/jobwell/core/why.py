@@ -194,10 +194,7 @@ def _ended(facts: Facts) -> Because:
     if facts.reason is None:
         return Because("failed", f"It has failed and was settled {ago} ago" + (f": {facts.said}." if facts.said else "."))
     cause = facts.said or "no message"
-    return Because(
-        f"failed_{facts.reason}",
-        f"It has failed ({facts.reason}) {ago} ago: {cause}. Mend the cause, then `jobwell quarantine retry {facts.id}`.",
-    )
+    return Because(f"failed_{facts.reason}", f"It has failed ({facts.reason}) {ago} ago: {cause}. {_mend(facts)}.")
 
 
 def _later(facts: Facts) -> Iterator[Because]:
@@ -239,6 +236,12 @@ def _hindered(facts: Facts) -> Iterator[Because]:
     elif not facts.knowing:
         yield Because("task_unknown", f"None of the {facts.serving} live worker(s) of its queue knows the task {facts.task!r};"
                       " deploy the release that declares it, or correct the name.")  # fmt: skip
+
+
+def _mend(facts: Facts) -> str:
+    if facts.reason == "held":
+        return f"Find out what became of its step, and say it: `jobwell steps list {facts.id}`, `jobwell steps answer`"
+    return f"Mend the cause, then `jobwell quarantine retry {facts.id}`"
 
 
 def _held(facts: Facts, hold: Held) -> Because:

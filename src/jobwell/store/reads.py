@@ -11,6 +11,7 @@ import orjson
 from jobwell.core import timeline as timelines
 from jobwell.core.errors import NotFound
 from jobwell.core.timeline import Action, Event
+from jobwell.store import steps
 from jobwell.store.statements import Program, Statements
 
 CAP = 100_000
@@ -135,6 +136,7 @@ def timeline(statements: Statements, found: Mapping[str, Any]) -> Program[list[E
         found,
         actions=[Action(at, actor, action, orjson.loads(detail) if detail else {}) for at, actor, action, detail in actions],
         workers={id: f"{name} on {host}" for id, name, host in named},
+        steps=(yield from steps.of_job(statements, found["id"])),
     )
 
 

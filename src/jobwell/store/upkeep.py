@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobwell.core.duration import text
-from jobwell.store import audit, limits, quarantine, results
+from jobwell.store import audit, limits, quarantine, results, steps
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
@@ -114,3 +114,9 @@ class UpkeepVerbs:
         rows = yield self._statements("upkeep.delete_payloads", after=after, seconds=seconds, limit=PIECE)
         looked, deleted, last = rows[0]
         return int(looked), int(deleted), last
+
+    def delete_steps(
+        self, *, after: tuple[uuid.UUID, str], seconds: float
+    ) -> Program[tuple[int, int, tuple[uuid.UUID, str] | None]]:
+        """A piece of the steps whose jobs are gone: how many were looked at and deleted, and where the walk goes on."""
+        return steps.prune(self._statements, after=after, seconds=seconds, limit=PIECE)

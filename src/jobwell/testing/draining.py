@@ -82,6 +82,8 @@ async def drain(runner: Runner, plan: Plan, clock: Clock) -> Drained:
                 raise EndlessDrain(_endless(ran, plan.limit))
             due = runner.next_due(plan.queues, plan.later) if plan.later else None
             if due is None:
+                if plan.until_empty and await runner.go_on_undoing():
+                    continue
                 return Drained(tuple(ran))
             if len(ran) >= plan.limit:
                 raise EndlessDrain(_endless(ran, plan.limit))

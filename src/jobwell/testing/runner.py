@@ -14,8 +14,8 @@ from psycopg import AsyncConnection, Connection
 import jobwell
 from jobwell.app import App
 from jobwell.core.ids import new_id
-from jobwell.core.outcome import Failed, Outcome, Released, Retrying, Snoozed, Succeeded
-from jobwell.store import limits
+from jobwell.core.outcome import Cancelled, Failed, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.store import limits, steps
 from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import aask, arun, run
@@ -37,6 +37,7 @@ __tracebackhide__ = True  # pytest shows the test and the task, not what is betw
 LEASE = 3600.0
 NAMES: dict[type, str] = {
     Succeeded: "succeeded", Failed: "failed", Retrying: "retrying", Snoozed: "snoozed", Released: "released",
+    Cancelled: "cancelled",
 }  # fmt: skip
 FIRST_LOOK, WHOLE_LOOK = 1, 1000
 
@@ -109,6 +110,11 @@ class Runner:
                 pass
             await arun(conn, self._workers.bury(self._worker))
             await self._rescue(conn)
+
+    async def go_on_undoing(self) -> bool:
+        """Where a step is undone the one before it follows. True: there was such a step."""
+        async with self._link.use() as conn:
+            return await arun(conn, steps.go_on_undoing(self._app.database.statements)) > 0
 
     async def _rescue(self, conn: "AsyncConnection[Any]") -> None:
         while await arun(conn, self._workers.rescue(limit=PIECE, bound=LOSSES_BOUND)) >= PIECE:
@@ -187,13 +193,13 @@ class Runner:
         name = "lost" if outcome is None else NAMES[type(outcome)]
         return Ran(row.id, row.task, row.attempt, name, _error(outcome, spy))
 
-    async def _run(self, row: Claimed, claim_id: UUID) -> tuple[Attempt, Outcome | None, Spy]:
+    async def _run(self, row: Claimed, claim_id: UUID, *, stored: bool = True) -> tuple[Attempt, Outcome | None, Spy]:
         attempt = begin(row, claim_id, self._app.catalog)
         spy, fault = Spy(), self._faults.of(row.task)
         inner = () if fault is None else (saboteur(fault),)
         around = Surroundings(
             self._app.catalog, self._threads, (spy, *self._app.middleware, *inner), self._app.settings.result_limit, self._now,
-            connections=self._app.client.connections, queues=self._app.queues,
+            connections=self._app.client.connections if stored else None, queues=self._app.queues,
         )  # fmt: skip
         limits = Limits(lambda: [attempt], time.monotonic)
 
@@ -221,7 +227,7 @@ class Runner:
 
     async def perform(self, row: Claimed) -> Any:
         """One attempt of a job that is stored nowhere. Gives its result, or raises what it raised."""
-        _, outcome, spy = await self._run(row, new_id())
+        _, outcome, spy = await self._run(row, new_id(), stored=False)
         if isinstance(outcome, Succeeded) and outcome.note is None:
             spec = self._app.catalog[row.task]
             return None if outcome.result is None else spec.signature.decode_result(outcome.result)

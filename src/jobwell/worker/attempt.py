@@ -30,6 +30,7 @@ from jobwell.core.orders import Raised, deciding
 from jobwell.core.outcome import (
     RESULT_NOT_KEPT,
     Cancelled,
+    Compensate,
     Crashed,
     Expiring,
     Failed,
@@ -54,6 +55,7 @@ from jobwell.worker.executors.kept import Died, TooMuchMemory
 from jobwell.worker.failures import MESSAGE_LIMIT, failure_of, said, trace_of
 from jobwell.worker.middleware import compose
 from jobwell.worker.record import Attempt, Surroundings
+from jobwell.worker.steps import steps_of
 
 log = logging.getLogger("jobwell.worker")
 
@@ -70,7 +72,7 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     """
     if attempt.apart and around.children is not None:
         return await _apart(attempt, around.children, around.now)
-    attempt.calls, attempt.queues = around.calls, around.queues
+    attempt.calls, attempt.queues, attempt.around = around.calls, around.queues, around
     refusal = _open(attempt)
     if refusal is not None:
         return refusal
@@ -86,7 +88,7 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
             return _again(attempt, unread, None, around.now)
     if attempt.stopped == "timeout":
         return timed_out(attempt, around.now)
-    return _succeeded(attempt, result, around.result_limit)
+    return attempt.ends_as or _succeeded(attempt, result, around.result_limit)
 
 
 async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetime]) -> Outcome | None:
@@ -157,6 +159,7 @@ def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
         monotonic=time.monotonic, meta=job.meta, calls=partial(attempt.calls.begin, attempt) if attempt.calls else None,
+        steps=steps_of(attempt),
     )  # fmt: skip
 
 
@@ -193,12 +196,14 @@ def concluded(attempt: Attempt, now: Callable[[], datetime], limit: int) -> Outc
     if attempt.known is None or attempt.stopped == "timeout":
         return None
     result, error = attempt.known
-    return _judge(attempt, error, now) if error is not None else _succeeded(attempt, result, limit)
+    return _judge(attempt, error, now) if error is not None else attempt.ends_as or _succeeded(attempt, result, limit)
 
 
 def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome | None:
     if attempt.stopped == "lost":
         return None
+    if attempt.ends_as is not None:
+        return attempt.ends_as
     if attempt.stopped == "timeout":
         return timed_out(attempt, now)
     raised = deciding(error, now)
@@ -208,10 +213,8 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
     if attempt.stopped == "cancelled":
         asked = isinstance(order, asyncio.CancelledError)
         return Cancelled(None if asked else failure_of(error, classify(error, _rules(attempt))))
-    if isinstance(order, Reject):
-        message = text.clean(said(order.message), MESSAGE_LIMIT)
-        failure = Failure("Reject", message, trace_of(order), "", "logical", classify(order).origin)
-        return Failed(Reason.REJECTED, failure, text.clean(said(order.code), 200))
+    if isinstance(order, Reject | Compensate):
+        return _over(order)
     if isinstance(order, Snooze):
         return _snoozed(attempt, order, now)
     if isinstance(order, ResourceUnavailable):
@@ -221,6 +224,18 @@ def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) 
         failure = failure_of(order, replace(classify(order), kind="temporary"))
         return _again(attempt, failure, getattr(order, "after", None), now, wish=order)
     return _failed(attempt, error, raised, now)
+
+
+def _over(order: Reject | Compensate) -> Outcome:
+    """It has said itself that it is over."""
+    message, code, origin = (
+        text.clean(said(order.message), MESSAGE_LIMIT),
+        text.clean(said(order.code), 200),
+        classify(order).origin,
+    )
+    if isinstance(order, Reject):
+        return Failed(Reason.REJECTED, Failure("Reject", message, trace_of(order), "", "logical", origin), code)
+    return Cancelled(Failure("Compensate", f"{message} ({code})", trace_of(order), "", "logical", origin))
 
 
 def _failed(attempt: Attempt, error: BaseException, raised: Raised, now: Callable[[], datetime]) -> Outcome:

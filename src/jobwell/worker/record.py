@@ -10,6 +10,7 @@ from typing import Any, Literal
 from jobwell.client.connections import Connections
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
+from jobwell.core.outcome import Failed
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
 from jobwell.worker.calls import Calls
@@ -36,6 +37,8 @@ class Attempt:
         calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
         slow: it took longer than to store its outcome.
         queues: to which a retry may send it.
+        around: what it shares with the others.
+        ends_as: how it ends, whatever its code makes of it: a step is held.
     """
 
     job: Claimed
@@ -55,6 +58,8 @@ class Attempt:
     failed_in: str | None = None
     slow: bool = False
     queues: Collection[str] = ()
+    around: "Surroundings | None" = None
+    ends_as: Failed | None = None
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.

@@ -48,6 +48,7 @@ from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.reports import reports_of
 from jobwell.worker.housekeeping.rescue import Rescue
+from jobwell.worker.housekeeping.undo import Undo
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
 from jobwell.worker.pools import PoolsLoop, pools_of
@@ -248,6 +249,7 @@ class Worker:
             make("prune", prune.tick, vital=False), make("limits", limits.tick), make("lease", self._watch_lease),
             make("bulk", Bulk(database.statements, self._claims).tick, vital=False), make("unknown", unknown.tick, vital=False),
             make("orders", orders.tick), make("threads", self._watch_threads),
+            make("undo", Undo(database.statements, self._claims).tick, vital=False),
         ]  # fmt: skip
         if any(self._app.guards.values()):
             kept = Breakers(database.statements, self._claims, self._calls, opened=self._wake_fetcher, tell=self._hub.tell)

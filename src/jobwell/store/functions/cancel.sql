@@ -88,7 +88,8 @@ as $$
     insert into jobwell.finished (id, finished_at, enqueued_at, run_at, started_at, worker, rank, attempt, failures, bytes,
                                   queue, task, state, tenant, args, meta, note)
     select e.id, (select jobwell.now()), e.enqueued_at, e.run_at, e.started_at, e.worker, e.rank, e.attempt, e.failures, e.bytes,
-           e.queue, e.task, 'cancelled', e.tenant, e.args, e.meta, coalesce(jobwell.cancel_note(a.actor, a.why), 'cancelled')
-      from ended e left join asked a on a.job_id = e.id)
+           e.queue, e.task, 'cancelled', e.tenant, e.args, e.meta,
+           coalesce(jobwell.cancel_note(a.actor, a.why), case when g.error_type = 'Compensate' then 'called off by its task: ' || left(g.message, 300) end, 'cancelled')
+      from ended e join given g on g.id = e.id and g.claim_id = e.claim_id left join asked a on a.job_id = e.id)
   select g.id from given g where (g.id, g.claim_id) not in (select e.id, e.claim_id from ended e)
 $$;

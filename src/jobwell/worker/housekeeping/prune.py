@@ -62,6 +62,7 @@ class Prune:
         self._retention = retention
         self._failed = failed
         self._walk = FIRST
+        self._steps = (FIRST, "")
 
     async def tick(self) -> float:
         """One round. The next comes soon while there is more than fits into its time, or another one prunes."""
@@ -89,9 +90,15 @@ class Prune:
             None,
         )
         self._walk = last or FIRST
+        stepped, _, step = await self._piece(self._upkeep.delete_steps(after=self._steps, seconds=self._retention)) or (
+            0,
+            0,
+            None,
+        )
+        self._steps = step or (FIRST, "")
         async with self._link.use() as conn:
             await arun(conn, self._upkeep.give_back(self._me))
-        return bool(looked) or expiring
+        return bool(looked or stepped) or expiring
 
     async def _piece(self, program: Program[T]) -> T | None:
         """A small commit, under the lease. None: somebody else has it."""

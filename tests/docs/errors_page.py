@@ -64,7 +64,7 @@ async def charge(order_id: int) -> None: ...
 
 * **Groups** (`ExceptionGroup`, as `asyncio.TaskGroup` raises it): if all errors in it are alike, that is the kind. Otherwise the most
   cautious counts: logical, then unknown, then throttled, then temporary. A retry runs the whole task: where one part can never go, it
-  would only repeat the others. Orders in a group: a `Reject` decides over all; then errors decide over the other orders; and orders
+  would only repeat the others. Orders in a group: a `Reject` decides over all, then a `Compensate`; then errors decide over the other orders; and orders
   alone are followed, `Retry` before `Snooze` before `ResourceUnavailable`, of several the one with the longest wait. What was merely
   cancelled has no say.
 * **Causes**: an error that nothing is known about is what it was raised `from`, eight steps deep. What was merely being handled at

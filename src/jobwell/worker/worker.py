@@ -236,9 +236,9 @@ class Worker:
         )  # fmt: skip
         upkeep, failed = UpkeepVerbs(database.statements), settings.quarantine_keep
         prune = Prune(upkeep, self._workers, self._claims, settings.retention, failed=failed)
+        bulk, undo = Bulk(database.statements, self._claims), Undo(database.statements, self._claims)
         unknown = UnknownTasks(database.statements, self._claims, settings.unknown_after)
         orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
-        limits = Limits(lambda: attempts, time.monotonic)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
         self._finish_loop = make("finisher", self._finisher.tick)
@@ -246,10 +246,9 @@ class Worker:
         self._finisher.wake = self._finish_loop.wake
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
-            make("prune", prune.tick, vital=False), make("limits", limits.tick), make("lease", self._watch_lease),
-            make("bulk", Bulk(database.statements, self._claims).tick, vital=False), make("unknown", unknown.tick, vital=False),
-            make("orders", orders.tick), make("threads", self._watch_threads),
-            make("undo", Undo(database.statements, self._claims).tick, vital=False),
+            make("prune", prune.tick, vital=False), make("lease", self._watch_lease), make("threads", self._watch_threads),
+            make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
+            make("undo", undo.tick, vital=False), make("limits", Limits(lambda: attempts, time.monotonic).tick),
         ]  # fmt: skip
         if any(self._app.guards.values()):
             kept = Breakers(database.statements, self._claims, self._calls, opened=self._wake_fetcher, tell=self._hub.tell)

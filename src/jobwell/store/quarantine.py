@@ -52,9 +52,29 @@ def retry(
         chosen: which.
         pace: jobs in a second; each becomes due at its turn. None: all at once.
         start: the first turn is not before it.
+
+    Returns:
+        What went back. One for which an equal job stands (`Dedup`) stays where it is: `held` names that job.
     """
     rows = yield statements("quarantine.retry", **chosen.parameters(), limit=PIECE, pace=pace, start=start)
+    keyed = [row[0] for row in rows if row[3]]
+    rows = [row for row in rows if not row[3]]
+    if keyed:
+        start = max((row[1] for row in rows if row[1] is not None), default=start)
+        rows += yield statements("quarantine.retry_keyed", ids=keyed, pace=pace, start=start)
     return Moved([row[0] for row in rows], max((row[1] for row in rows if row[1] is not None), default=start))
+
+
+def held(statements: Statements, ids: Sequence[UUID]) -> Program[dict[UUID, tuple[str, UUID | None, str | None]]]:
+    """Of these, those that have a key: the key, the job that stands for it and that job's state, where there is one."""
+    rows = yield statements("quarantine.held", ids=list(ids))
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def count_held(statements: Statements, chosen: Selection) -> Program[int]:
+    """How many of them a retry would refuse now, because equal jobs stand for them."""
+    rows = yield statements("quarantine.count_held", **chosen.parameters())
+    return int(rows[0][0])
 
 
 def discard(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str) -> Program[list[UUID]]:

@@ -237,21 +237,13 @@ def refusals(statements: Statements, verb: Verb, jobs: Sequence[UUID]) -> Progra
         found[job] = refusal(verb, (yield from control.state_of(statements, job)))
     if jobs and verb in ("jobs.retry", "quarantine.retry"):
         for job, (key, holder, state) in (yield from quarantine.held(statements, jobs)).items():
-            stands = f"job {holder} stands for its key {key!r} ({state_in_words(state)})"
-            if holder is None:
-                stands = f"an equal job (key {key!r}) was put in, or ended, at this moment; try again"
-            found[job] = stands
+            found[job] = quarantine.stands(key, holder, state)
     return found
 
 
 def held(database: Database, chosen: Selection) -> int:
     """How many failed jobs of a choice a retry would refuse now, because equal jobs stand for them (`Dedup`)."""
     return database.run(quarantine.count_held(database.statements, chosen))
-
-
-def state_in_words(state: str | None) -> str:
-    """Of a job that stands for a key."""
-    return "it is done, and its window is not over" if state == "over" else f"it is {state}"
 
 
 def refusal(verb: Verb, state: str | None) -> str:

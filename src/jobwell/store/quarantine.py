@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from jobwell.core.errors import NotFound
+from jobwell.core.errors import NOT_CHANGED, Conflict, NotFound
 from jobwell.core.filters import Selection
 from jobwell.core.fingerprint import normalised, short
 from jobwell.core.text import check_storable
@@ -69,6 +69,23 @@ def held(statements: Statements, ids: Sequence[UUID]) -> Program[dict[UUID, tupl
     """Of these, those that have a key: the key, the job that stands for it and that job's state, where there is one."""
     rows = yield statements("quarantine.held", ids=list(ids))
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def check_held(statements: Statements, job: UUID) -> Program[None]:
+    """To be asked where a retry of one job did nothing.
+
+    Raises:
+        Conflict: because an equal job stands for its key; the sentence names it.
+    """
+    for key, holder, state in (yield from held(statements, [job])).values():
+        raise Conflict(f"job {job} stays in the quarantine: {stands(key, holder, state)}. {NOT_CHANGED.capitalize()}")
+
+
+def stands(key: str, holder: UUID | None, state: str | None) -> str:
+    """Who stands for a key, in words."""
+    if holder is None:
+        return f"an equal job (key {key!r}) was put in, or ended, at this moment; try again"
+    return f"job {holder} stands for its key {key!r} ({'it is done, and its window is not over' if state == 'over' else f'it is {state}'})"
 
 
 def count_held(statements: Statements, chosen: Selection) -> Program[int]:

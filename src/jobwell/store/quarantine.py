@@ -85,7 +85,8 @@ def stands(key: str, holder: UUID | None, state: str | None) -> str:
     """Who stands for a key, in words."""
     if holder is None:
         return f"an equal job (key {key!r}) was put in, or ended, at this moment; try again"
-    return f"job {holder} stands for its key {key!r} ({'it is done, and its window is not over' if state == 'over' else f'it is {state}'})"
+    said = "it is done, and its window is not over" if state == "over" else f"it is {state}"
+    return f"job {holder} stands for its key {key!r} ({said})"
 
 
 def count_held(statements: Statements, chosen: Selection) -> Program[int]:

@@ -3,10 +3,12 @@
 from jobwell.app import App
 from jobwell.core.breaker import Breaker
 from jobwell.core.context import Context, SyncContext
+from jobwell.core.dedup import Dedup
 from jobwell.core.errors import (
     BatchTooLarge,
     Conflict,
     DeclarationError,
+    Duplicate,
     EnqueueError,
     InvalidArguments,
     JobCancelled,
@@ -50,8 +52,10 @@ __all__ = [
     "Conflict",
     "Context",
     "DeclarationError",
+    "Dedup",
     "Delays",
     "DidNotHappen",
+    "Duplicate",
     "EnqueueError",
     "FailedJob",
     "Fixed",

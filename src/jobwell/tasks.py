@@ -6,10 +6,10 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
 from jobwell.core.context import Context, SyncContext
+from jobwell.core.dedup import Dedup
 from jobwell.core.duration import Duration
 from jobwell.core.error_rules import ErrorKey
 from jobwell.core.error_table import Kind
-from jobwell.core.errors import DeclarationError
 from jobwell.core.failed import FailedJob
 from jobwell.core.limits import Limit, Rates
 from jobwell.core.retry import Retries, RetryRule
@@ -80,14 +80,14 @@ class Tasks:
         limits: Iterable[Limit] = (),
         errors: Mapping[ErrorKey, Kind] | None = None,
         on_failed: Task[[FailedJob], Any] | None = None,
-        dedup: Any = None,
+        dedup: Dedup | None = None,
     ) -> Decorator: ...
-    def task(self, fn: Any = None, /, *, dedup: Any = None, **options: Any) -> Any:
+    def task(self, fn: Any = None, /, **options: Any) -> Any:
         """Declare a task with its whole contract. An async function runs on the worker's loop, a plain one on a thread.
 
         Args:
             fn: the function, where the decorator stands without brackets.
-            **options: all of the following but the last.
+            **options: all of the following.
             name: how jobs name it (default: `module.function`; better chosen, since stored jobs outlive a rename).
             queue: one of the declared queues.
             priority: -100 to 100, higher first within its queue.
@@ -124,13 +124,12 @@ class Tasks:
                 "logical" or "unknown", by class, dotted name or HTTP status: `{"shop.sms.Busy": "throttled", 409: "temporary"}`.
             on_failed: a task with one parameter, a `FailedJob`: enqueued in the same transaction in which a job of this one goes
                 to the quarantine, whatever way. A retry that fails again is told again.
-            dedup: not available in this release; anything but None is refused.
+            dedup: `Dedup(by=("parameter",), …)`: a second job with the same values is not enqueued while the first stands for it
+                (docs/dedup.md).
 
         Raises:
             DeclarationError: at import, with what would be right.
         """
-        if dedup is not None:
-            raise DeclarationError(f"dedup={dedup!r}: dedup is not available in this release; it is not ignored in silence")
 
         def decorate(function: Any) -> Any:
             spec = declare(function, **options)

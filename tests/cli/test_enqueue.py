@@ -87,7 +87,7 @@ def test_all_options(published: App, conn: Conn, cli: Cli) -> None:
         "jobs", "enqueue", "hr.transfer", "--args", '{"employee_id": 8, "on": "2030-01-31"}', "--arg", "branch=007", "--queue", "special",
         "--priority", "-3", "--run-after", "2099-01-31T08:00+05:00", "--deadline", "2h", "-o", "json",
     )  # fmt: skip
-    assert said.json | {"id": ""} == {"id": "", "task": "hr.transfer", "queue": "special"}
+    assert said.json | {"id": ""} == {"id": "", "task": "hr.transfer", "queue": "special", "outcome": "created"}
     schema = published.settings.schema
     row = conn.execute(f"select state, queue, rank, tenant, run_at, deadline - run_at from {schema}.jobs").fetchone()
     assert row == ("scheduled", "special", 103, "007", dt.datetime(2099, 1, 31, 3, tzinfo=dt.UTC), dt.timedelta(hours=2))

@@ -68,7 +68,7 @@ def test_the_executor_follows_the_kind_of_function() -> None:
         ({"executor": "fiber"}, "executor='fiber' is not known; there are 'async', 'thread' and 'process'"),
         ({"name": "has space"}, "task name 'has space'"), ({"name": "x" * 201}, "task name"), ({"name": "1st"}, "task name"),
         ({"name": "nul\x00"}, "task name"), ({"name": "new\nline"}, "task name"), ({"name": "end\n"}, "task name"),
-        ({"dedup": "employee_id"}, "dedup is not available in this release"),
+        ({"dedup": "employee_id"}, "dedup='employee_id' must be Dedup"),
         ({"resources": "smtp"}, r"resources='smtp' must be a tuple of names; write resources=\('smtp',\)"), ({"resources": ("a b",)}, "'a b'"),
         ({"concurrency": -1}, "concurrency=-1"), ({"rate": "often"}, "rate 'often' cannot be read"), ({"limits": (5,)}, "limits="),
     ],

@@ -12,7 +12,7 @@ from jobwell.settings import Settings
 from tests.lab.conftest import Left
 
 TINY = {
-    "drain": 300, "drain-2": 300, "enqueue-bulk": 300, "enqueue-single": 210, "enqueue-single-wake": 120,
+    "drain": 300, "drain-2": 300, "enqueue-bulk": 300, "enqueue-bulk-dedup": 300, "enqueue-single": 210, "enqueue-single-wake": 120,
     "enqueue-single-async": 120, "latency": 10, "io": 200, "lanes": 300, "bounds": 200, "memory": 400, "scale": 400, "pinned": 200,
     "storm": 150,
 }  # fmt: skip
@@ -43,7 +43,7 @@ def play(given: Settings, name: str, seconds: float | None = None) -> tuple[Resu
     assert set(result.figures) <= set(FIGURES)
     assert set(report([result])["targets"]) == {target.figure for target in TARGETS.get(name, ())} <= set(result.figures)
     assert said
-    reference = {"floor_per_s", "ideal_per_s", "empty_per_s", "start_per_s", "plain_per_s"} & set(result.figures)
+    reference = {"floor_per_s", "ideal_per_s", "empty_per_s", "start_per_s", "plain_per_s", "unkeyed_per_s"} & set(result.figures)
     for base in reference:
         ours, theirs = result.figures["jobs_per_s"], result.figures[base]
         assert isinstance(ours, float)

@@ -11,6 +11,7 @@ import pytest
 from jobwell import App
 from jobwell.core.job import NewJob
 from jobwell.store import bulk
+from jobwell.store.feed import SMALL, Feed
 from jobwell.store.jobs import INLINE
 from tests.store.helpers import Store, new
 
@@ -58,7 +59,7 @@ def by_arrays(store: Store, app: App, job: NewJob) -> None:
 
 
 def by_copy(store: Store, app: App, job: NewJob) -> None:
-    feed = bulk.Feed([*new(bulk.SMALL), job], META, eager=False)
+    feed = Feed([*new(SMALL), job], META, eager=False)
     assert not feed.small
     bulk.put(store.conn, app.database.statements, feed)
 

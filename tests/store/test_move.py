@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import Connection, conninfo, sql
 
-from jobwell import App, Conflict, SchemaMismatch, StoreError, TransactionMisuse
+from jobwell import App, Conflict, Dedup, SchemaMismatch, StoreError, TransactionMisuse
 from jobwell.core.ids import new_id
 from jobwell.settings import load
 from jobwell.store import closing, migrations, move
@@ -107,7 +107,9 @@ def filled(source: Database) -> Database:
         )
     app = App(source.url, schema=SCHEMA)
     task = declared(app)
-    app.enqueue_many(task.job("x" * (5000 if n % 10 == 0 else 5), n) for n in range(500))
+    app.enqueue_many(task.job("x" * (5000 if n % 10 == 0 else 5), n) for n in range(491))
+    for terms, keys in ((Dedup("n", window="1h"), 5), (Dedup("n"), 4)):
+        app.enqueue_many(task.using(dedup=terms).job("y", n % keys) for n in range(10))
     app.close()
     return source
 

@@ -10,6 +10,7 @@ from psycopg import Connection
 from jobwell import App
 from jobwell.core.ids import new_id
 from jobwell.store import bulk
+from jobwell.store.feed import Feed
 from jobwell.store.statements import run
 from jobwell.store.workers import WorkerVerbs
 from tests.store.helpers import Store, new
@@ -107,7 +108,7 @@ def test_neither_large_arguments_nor_long_names_travel_with_it(
 @pytest.mark.parametrize("amount", [3000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_a_bulk_enqueue_sends_one(store: Store, app: App, listener: Connection[Any], workers: WorkerVerbs, amount: int) -> None:
     idle(store, workers, LONG)
-    bulk.put(store.conn, app.database.statements, bulk.Feed((new(1, queue=LONG)[0] for _ in range(amount)), None, eager=False))
+    bulk.put(store.conn, app.database.statements, Feed((new(1, queue=LONG)[0] for _ in range(amount)), None, eager=False))
     assert heard(listener, store) == [""]
     assert store.count() == amount
 

@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 
 from jobwell.core import published
-from jobwell.core.errors import NOT_ENQUEUED, NotFound
+from jobwell.core.errors import NOT_ENQUEUED, Duplicate, NotFound
 from jobwell.core.job import NewJob, Options
 from jobwell.core.task import TaskSpec
-from jobwell.store import audit, catalog
+from jobwell.store import audit, catalog, dedup
 from jobwell.store.database import Database
 from jobwell.store.jobs import insert
-from jobwell.store.statements import run
+from jobwell.store.statements import Program, Statements, run
 
 
 def known(database: Database, task: str) -> published.Published:
@@ -45,15 +45,30 @@ def with_code(spec: TaskSpec, named: Mapping[str, Any]) -> dict[str, Any]:
     return spec.signature.decode(stored.decode(), NOT_ENQUEUED)
 
 
-def enqueue(database: Database, job: NewJob, options: Options, *, by: str) -> None:
-    """Store a job with its audit row, in one commit.
+def enqueue(database: Database, job: NewJob, options: Options, *, by: str) -> dedup.Stands:
+    """Store a job with its audit row, in one commit; or find the one that stands for it (`Dedup`).
 
     Raises:
+        Duplicate: an equal job is there, and the task refuses a second one. That is counted.
         StoreUnavailable: the database cannot be reached. Where the answer to the commit was lost the job may be there.
     """
     statements = database.statements
     meta = orjson.dumps({"initiator": by}).decode()
     detail = {"task": job.task, "queue": job.queue, "run_after": options.run_after, "bytes": job.size}
-    with database.connect("actions") as conn, database.telling(), conn.transaction():
-        run(conn, insert(statements, [job], meta))
-        run(conn, audit.record(statements, actor=by, action="jobs.enqueue", target=str(job.id), detail=detail))
+    with database.connect("actions") as conn, database.telling():
+        try:
+            with conn.transaction():
+                found = run(conn, _stored(statements, job, meta))
+                detail |= {} if found.created else {"outcome": found.outcome}
+                run(conn, audit.record(statements, actor=by, action="jobs.enqueue", target=str(found.id), detail=detail))
+        except Duplicate as error:
+            run(conn, dedup.count_refused(statements, error))
+            raise
+    return found
+
+
+def _stored(statements: Statements, job: NewJob, meta: str) -> Program[dedup.Stands]:
+    if job.dedup is not None:
+        return (yield from dedup.put(statements, [job], meta))[0]
+    yield from insert(statements, [job], meta)
+    return dedup.Stands(job.id, job.task)

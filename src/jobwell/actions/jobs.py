@@ -13,11 +13,11 @@ from uuid import UUID
 from jobwell.core.editing import Edit
 from jobwell.core.errors import Conflict, InvalidArguments, NotFound
 from jobwell.core.filters import Selection
-from jobwell.store import audit, control, edits
+from jobwell.store import audit, control, edits, quarantine
 from jobwell.store.control import Verb
 from jobwell.store.database import Database
 from jobwell.store.edits import Code, nobodys
-from jobwell.store.statements import run
+from jobwell.store.statements import Program, Statements, run
 
 Told = Callable[[int], None]
 SLOWEST, FASTEST = 0.0001, 100_000  # jobs in a second
@@ -93,7 +93,7 @@ def named(database: Database, verb: Verb, ids: Sequence[UUID], *, by: str, why: 
                     detail: dict[str, Any] = {"ids": moved, "why": why} | ({} if to is None else {"to": to})
                     run(conn, audit.record(statements, actor=by, action=verb, target=target, detail=detail))
             touched.update(moved)
-        refused = {job: refusal(verb, run(conn, control.state_of(statements, job))) for job in wanted if job not in touched}
+        refused = run(conn, refusals(statements, verb, [job for job in wanted if job not in touched]))
     return Done(len(touched), asked, refused)
 
 
@@ -228,6 +228,22 @@ def _check_reason(verb: Verb, why: str | None) -> None:
         raise InvalidArguments(
             "why: say why these jobs are given up; whoever looks at them later will ask. Nothing was done", "why"
         )
+
+
+def refusals(statements: Statements, verb: Verb, jobs: Sequence[UUID]) -> Program[dict[UUID, str]]:
+    """Why an action could not be done to each of these."""
+    found: dict[UUID, str] = {}
+    for job in jobs:
+        found[job] = refusal(verb, (yield from control.state_of(statements, job)))
+    if jobs and verb in ("jobs.retry", "quarantine.retry"):
+        for job, (key, holder, state) in (yield from quarantine.held(statements, jobs)).items():
+            found[job] = quarantine.stands(key, holder, state)
+    return found
+
+
+def held(database: Database, chosen: Selection) -> int:
+    """How many failed jobs of a choice a retry would refuse now, because equal jobs stand for them (`Dedup`)."""
+    return database.run(quarantine.count_held(database.statements, chosen))
 
 
 def refusal(verb: Verb, state: str | None) -> str:

@@ -15,7 +15,7 @@ from jobwell.core.ids import new_id
 from jobwell.store import audit
 from jobwell.store.database import Database, is_locked
 from jobwell.store.statements import Program, T, run
-from jobwell.store.upkeep import LEASE, PIECE, Pruner, UpkeepVerbs
+from jobwell.store.upkeep import LEASE, PIECE, PIECE_OF_HITS, Pruner, UpkeepVerbs
 
 LONGEST_REST = 0.2  # seconds between two pieces: as long as the piece took, so that the work beside it has half of the time
 LOOK_AGAIN = 0.5
@@ -26,6 +26,7 @@ class Pruned:
     """What went.
 
     Attributes:
+        windows, hits: of `Dedup`: those that are over, and suppressed enqueues that are counted and listed no more.
         days: partitions dropped whole.
         in_use: partitions that somebody reads or writes, and that were left.
         more: the time was over before the end.
@@ -35,6 +36,8 @@ class Pruned:
     attempts: int = 0
     payloads: int = 0
     steps: int = 0
+    windows: int = 0
+    hits: int = 0
     days: list[str] = field(default_factory=list)
     in_use: list[str] = field(default_factory=list)
     more: bool = False
@@ -90,6 +93,7 @@ class Prune:
                 self._rows(conn)
                 self._payloads(conn)
                 self._steps(conn)
+                self._keys(conn)
                 self._days(conn, again=True)
                 run(conn, self._note("store.prune.end", vars(self.pruned)))
             finally:
@@ -157,6 +161,16 @@ class Prune:
             self.pruned.finished += finished
             self.pruned.attempts += attempts
             if PIECE not in (finished, attempts):
+                return
+
+    def _keys(self, conn: Any) -> None:
+        """Windows that are over, and suppressed enqueues that are listed no more."""
+        while not self._over():
+            windows = self._next(conn, self._verbs.expire_keys)
+            hits = self._next(conn, lambda: self._verbs.fold_hits(seconds=self._keep))
+            self.pruned.windows += windows
+            self.pruned.hits += hits
+            if windows < PIECE and hits < PIECE_OF_HITS:
                 return
 
     def _payloads(self, conn: Any) -> None:

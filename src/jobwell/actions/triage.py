@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from jobwell.actions.jobs import Done, check_pace, refusal
+from jobwell.actions.jobs import Done, check_pace, refusals
 from jobwell.core.editing import Edit
 from jobwell.core.errors import InvalidArguments
 from jobwell.core.filters import Selection
@@ -116,5 +116,5 @@ def retry(
                     run(conn, record)
             touched.update(moved)
         left = [job for job in wanted if job not in touched]
-        refused = {job: refusal("quarantine.retry", run(conn, control.state_of(statements, job))) for job in left}
+        refused = run(conn, refusals(statements, "quarantine.retry", left))
     return Done(len(touched), refused=refused)

@@ -25,6 +25,7 @@ _COMMANDS = {
     "bench": "bench:bench",
     "breakers": "breakers:breakers",
     "completion": "completion:completion",
+    "dedup": "dedup:dedup",
     "demo": "demo:demo",
     "doctor": "doctor:doctor",
     "holds": "holds:holds",

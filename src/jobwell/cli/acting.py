@@ -81,8 +81,9 @@ def act(
         return _report(actions.Done(0), words, output)
     if args:
         actions.check_edit(database, chosen, args, code)  # before anybody is asked
+    held = actions.held(database, chosen) if verb == "quarantine.retry" else 0
     if not yes:
-        _confirm(words[0], total, args)
+        _confirm(words[0], total, args, held)
     action = new_id()
     try:
         with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
@@ -92,11 +93,14 @@ def act(
             )  # fmt: skip
     except (KeyboardInterrupt, click.Abort):
         return stop(database, action, by=by)
+    if held and done.finished and done.touched < total:
+        say(f"{total - done.touched:,} stay in the quarantine; `jobwell dedup list` names the jobs that stand for them", err=True)
     return _report(done, words, output)
 
 
-def _confirm(word: str, total: int, args: Mapping[str, Any] | None) -> None:
+def _confirm(word: str, total: int, args: Mapping[str, Any] | None, held: int) -> None:
     what = f"{total:,} job(s)" + (f" with other arguments ({', '.join(sorted(args))})" if args else "")
+    what += f" ({held:,} of them will be refused: equal jobs stand for them)" if held else ""
     if not sys.stdin.isatty():
         raise click.UsageError(f"this would {word} {what}; say --yes to do it without being asked")
     click.confirm(f"{word} {what}?", abort=True, err=True)

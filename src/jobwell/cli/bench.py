@@ -6,8 +6,8 @@ from jobwell import settings as setting
 from jobwell.cli.output import json_out, output_option, table
 
 SCENARIOS = (
-    "drain", "drain-2", "enqueue-bulk", "enqueue-single", "enqueue-single-wake", "enqueue-single-async", "latency", "io",
-    "lanes", "bounds", "memory", "scale", "pinned", "storm",
+    "drain", "drain-2", "enqueue-bulk", "enqueue-bulk-dedup", "enqueue-single", "enqueue-single-wake", "enqueue-single-async",
+    "latency", "io", "lanes", "bounds", "memory", "scale", "pinned", "storm",
 )  # fmt: skip
 HELP = """\
 Measure this machine with its database, each scenario beside something to compare it with, in the same run.
@@ -17,6 +17,7 @@ The number is how many jobs, unless --jobs says otherwise.
 drain                    60,000  no-op async jobs through one worker process, against the bare SQL loop
 drain-2                  60,000  the same through two
 enqueue-bulk            100,000  enqueue_many, against a bare COPY of the same rows
+enqueue-bulk --dedup    100,000  the same of jobs with keys, against those without, by turns
 enqueue-single           10,000  enqueue one by one, against a bare INSERT and its commit
 enqueue-single-wake       5,000  the same while a worker rests, so that waking it is paid
 enqueue-single-async     10,000  the same with aenqueue, no worker
@@ -48,17 +49,28 @@ on stderr. Ratios hold on any machine; compare other figures only between runs o
     "--seconds", type=click.FloatRange(1, 86_400), help="pinned: how long the snapshot is held (60); storm: the outage (120)."
 )
 @click.option("--limits", is_flag=True, help="With a limit and a rate on everything, never reached: what they cost.")
+@click.option("--dedup", is_flag=True, help="enqueue-bulk: of jobs with keys, against the same without.")
 @click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True, help="Runs; medians with lowest and highest.")
 @output_option
 @click.option("--database-url", metavar="URL", help="postgresql://… or 'embedded' (default: JOBWELL_DATABASE_URL).")
 def bench(
-    scenario: str, jobs: int | None, seconds: float | None, limits: bool, repeat: int, output: str, database_url: str | None
+    scenario: str,
+    jobs: int | None,
+    seconds: float | None,
+    limits: bool,
+    dedup: bool,
+    repeat: int,
+    output: str,
+    database_url: str | None,
 ) -> int:
     """Measure; the manual is `HELP`."""
     from jobwell.lab.bench.result import report, rows
     from jobwell.lab.bench.scenarios import SCENARIOS as KNOWN
     from jobwell.lab.bench.scenarios import measure
 
+    if dedup and scenario != "enqueue-bulk":
+        raise click.UsageError("--dedup goes with enqueue-bulk")
+    scenario += "-dedup" if dedup else ""
     if seconds is not None and not KNOWN[scenario].lasts:
         raise click.UsageError(
             f"{scenario} ends when its jobs are done, so --seconds says nothing there; it is for pinned and storm"

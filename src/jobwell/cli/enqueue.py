@@ -25,6 +25,8 @@ Typed = tuple[str | None, tuple[str, ...]]
 @click.option("--tenant", help="For whom (default: the parameter that the task names).")
 @click.option("--run-after", metavar="WHEN", help="Not before: 10m, 2h, or 2030-01-31T08:00+05:00.")
 @click.option("--deadline", metavar="DURATION", help="How long after being due it may wait and try (default: the task's).")
+@click.option("--dedup-key", metavar="KEY", help="A key of yours in place of the parameters that the task's Dedup names.")
+@click.option("--no-dedup", is_flag=True, help="A job of its own, whatever the task's Dedup says.")
 @click.option("--app", metavar="MODULE:APP", help="Load this code and check the arguments in depth.")
 @by_option
 @output_option
@@ -65,6 +67,10 @@ def enqueue(
     from jobwell.store.database import Database
 
     queue = more.pop("queue")
+    if more.pop("no_dedup"):
+        if more["dedup_key"] is not None:
+            raise click.UsageError("--no-dedup and --dedup-key contradict each other; nothing was enqueued")
+        more["dedup"] = False
     options = Options(**more)
     if app:
         job, database = _from_code(
@@ -77,11 +83,13 @@ def enqueue(
             actions.check_queue(database, queue)
         named = _named(arguments, pairs, known)
         job = published.make(known, named, options, queue, database.settings.payload_limit)
-    actions.enqueue(database, job, options, by=actor(by))
+    found = actions.enqueue(database, job, options, by=actor(by))
     if output == "json":
-        json_out({"id": job.id, "task": job.task, "queue": job.queue})
+        json_out({"id": found.id, "task": job.task, "queue": job.queue, "outcome": found.outcome})
     else:
-        click.echo(str(job.id))
+        if not found.created:
+            click.echo(f"{found.outcome}: job {found.id} of {found.task}, which is {found.state}, stands for it", err=True)
+        click.echo(str(found.id))
     return 0
 
 

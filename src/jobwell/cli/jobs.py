@@ -29,7 +29,7 @@ from jobwell.cli.why import why
 from jobwell.core.text import visible
 from jobwell.core.timeline import Event
 
-FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "attempt")
+FACTS = ("id", "state", "reason", "code", "task", "queue", "priority", "tenant", "lock_key", "dedup_key", "dedup", "attempt")
 EVENT_COLOURS = {
     "succeeded": "green", "failed": "red", "quarantined": "red", "retrying": "yellow", "crashed": "red", "lost": "yellow",
     "action": "cyan", "step": "blue",

@@ -21,9 +21,10 @@ from jobwell.core.job import NewJob
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.spread import spread_of
 from jobwell.core.why import Because
-from jobwell.store import bulk, control
+from jobwell.store import bulk, control, dedup
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
+from jobwell.store.feed import Feed
 from jobwell.store.jobs import insert
 from jobwell.store.statements import Program, Statements, arun, run
 
@@ -67,9 +68,11 @@ class Client:
         self.gauge.look(beside=borrowed is not None)
         with self.gauge.tally() as tally:
             tally.admit(job)
-            return self._put(job, borrowed)
+            return self._put(job, borrowed, tally)
 
-    def _put(self, job: NewJob, borrowed: Any | None) -> "Handle[Any]":
+    def _put(self, job: NewJob, borrowed: Any | None, tally: Tally | None = None) -> "Handle[Any]":
+        if job.dedup is not None:
+            return self._put_once(job, borrowed, tally)
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
             self._vouch(borrowed).run(program)
@@ -86,9 +89,11 @@ class Client:
         await self.gauge.alook(beside=borrowed is not None)
         with self.gauge.tally() as tally:
             tally.admit(job)
-            return await self._aput(job, borrowed)
+            return await self._aput(job, borrowed, tally)
 
-    async def _aput(self, job: NewJob, borrowed: Any | None) -> "Handle[Any]":
+    async def _aput(self, job: NewJob, borrowed: Any | None, tally: Tally | None = None) -> "Handle[Any]":
+        if job.dedup is not None:
+            return await self._aput_once(job, borrowed, tally)
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
             await (await self._avouch(borrowed)).run(program)
@@ -96,6 +101,29 @@ class Client:
             async with self._connections.of_loop() as own:
                 await arun(own, program)
         return Handle(job.id, job.task, created=True, _client=self)
+
+    def _put_once(self, job: NewJob, borrowed: Any | None, tally: Tally | None) -> "Handle[Any]":
+        program = dedup.put(self._statements, [job], correlation.current())
+        if borrowed is not None:
+            found = self._vouch(borrowed).run(program)
+        else:
+            with self._connections.plain() as own:
+                found = run(own, program)
+        return self._handle(job, found[0], tally)
+
+    async def _aput_once(self, job: NewJob, borrowed: Any | None, tally: Tally | None) -> "Handle[Any]":
+        program = dedup.put(self._statements, [job], correlation.current())
+        if borrowed is not None:
+            found = await (await self._avouch(borrowed)).run(program)
+        else:
+            async with self._connections.of_loop() as own:
+                found = await arun(own, program)
+        return self._handle(job, found[0], tally)
+
+    def _handle(self, job: NewJob, found: dedup.Stands, tally: Tally | None) -> "Handle[Any]":
+        if tally is not None and not found.created and not job.delay and job.run_at is None:
+            tally.forgive(job.queue, 1)
+        return Handle(found.id, found.task, created=found.created, _client=self)
 
     def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """Store many jobs, all or nothing, in bounded memory."""
@@ -112,14 +140,14 @@ class Client:
         feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
             self._vouch(borrowed).put(self._statements, feed)
-            return Enqueued(feed.ids)
+            return _enqueued(feed, tally)
         try:
             with self._connections.plain() as own:
                 bulk.put(own, self._statements, feed)
         except (StoreError, UniqueViolation) as error:
             told = _told(feed, error)
         else:
-            return Enqueued(feed.ids)
+            return _enqueued(feed, tally)
         raise told
 
     async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
@@ -137,23 +165,23 @@ class Client:
         feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
             await (await self._avouch(borrowed)).put(self._statements, feed)
-            return Enqueued(feed.ids)
+            return _enqueued(feed, tally)
         try:
             async with self._connections.of_loop() as own:
                 await bulk.aput(own, self._statements, feed)
         except (StoreError, UniqueViolation) as error:
             told = _told(feed, error)
         else:
-            return Enqueued(feed.ids)
+            return _enqueued(feed, tally)
         raise told
 
-    def _feed(self, jobs: Iterable[NewJob], spread: Duration | None, tally: Tally | None, *, eager: bool) -> bulk.Feed:
+    def _feed(self, jobs: Iterable[NewJob], spread: Duration | None, tally: Tally | None, *, eager: bool) -> Feed:
         limit = self.database.settings.batch_limit
         if isinstance(jobs, Sized) and len(jobs) > limit:
             raise _too_many(limit)
         checked = _checked(jobs, limit)
         admitted = checked if tally is None else tally.each(checked)
-        return bulk.Feed(admitted, correlation.current(), eager=eager, spread=spread_of(spread, jobs))
+        return Feed(admitted, correlation.current(), eager=eager, spread=spread_of(spread, jobs))
 
     def pressure(self, queue: str) -> Pressure:
         """How full a queue is."""
@@ -249,7 +277,14 @@ class Client:
         await self._connections.aclose()
 
 
-def _told(feed: bulk.Feed, error: StoreError | UniqueViolation) -> Exception:
+def _enqueued(feed: Feed, tally: Tally | None) -> Enqueued:
+    if tally is not None:
+        for queue, count in feed.spared.items():
+            tally.forgive(queue, count)
+    return Enqueued(feed.ids, feed.suppressed)
+
+
+def _told(feed: Feed, error: StoreError | UniqueViolation) -> Exception:
     if feed.error is not None:
         return feed.error  # it came out of the caller's stream, and is not about our store
     if isinstance(error, UniqueViolation):

@@ -139,10 +139,29 @@ class Handle(Generic[R]):
 
 
 class Enqueued(Sequence[UUID]):
-    """The ids of many jobs, in input order, 16 bytes each."""
+    """The ids of many jobs, in input order, 16 bytes each.
 
-    def __init__(self, ids: bytes | bytearray) -> None:
+    Where an equal job stands for one of them (`Dedup`), that one's id is in its place.
+
+    Attributes:
+        suppressed: the places, from 0 on, of those that made no job of their own.
+    """
+
+    def __init__(self, ids: bytes | bytearray, suppressed: Sequence[int] = ()) -> None:
         self._ids = bytes(ids)
+        self.suppressed = suppressed
+
+    def made(self) -> "Sequence[UUID]":
+        """The ids of the jobs that were made, in input order."""
+        if not self.suppressed:
+            return self
+        left = set(self.suppressed)
+        return [job for place, job in enumerate(self) if place not in left]
+
+    @property
+    def created(self) -> int:
+        """How many jobs were made."""
+        return len(self) - len(self.suppressed)
 
     def __len__(self) -> int:
         return len(self._ids) // 16
@@ -163,4 +182,5 @@ class Enqueued(Sequence[UUID]):
         return (UUID(bytes=self._ids[at : at + 16]) for at in range(0, len(self._ids), 16))
 
     def __repr__(self) -> str:
-        return f"<{len(self)} jobs>"
+        also = f", {len(self.suppressed)} of them there already" if self.suppressed else ""
+        return f"<{len(self)} jobs{also}>"

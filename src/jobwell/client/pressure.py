@@ -217,6 +217,7 @@ class Tally:
         self._gauge = gauge
         self._at_once = at_once
         self._taken: Counter[str] = Counter()
+        self._forgiven: Counter[str] = Counter()
 
     def admit(self, job: NewJob) -> None:
         """One job.
@@ -229,6 +230,11 @@ class Tally:
             self._gauge.admit(job.queue, counts=counts)
             self._taken[job.queue] += counts
 
+    def forgive(self, queue: str, count: int) -> None:
+        """Jobs that were admitted, as ready at once, and for which others stand."""
+        if queue in self._gauge.limits and self._at_once:
+            self._forgiven[queue] += count
+
     def each(self, jobs: Iterable[NewJob]) -> Iterator[NewJob]:
         """The jobs, each admitted as it goes by."""
         for job in jobs:
@@ -239,4 +245,5 @@ class Tally:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._gauge.settle(self._taken, stored=kind is None)
+        self._gauge.settle(self._forgiven, stored=False)
+        self._gauge.settle(self._taken - self._forgiven, stored=kind is None)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
 from jobwell.client.handle import Handle
 from jobwell.core import job as jobs
 from jobwell.core.context import Context, SyncContext
+from jobwell.core.dedup import Dedup
 from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError, TransactionMisuse
 from jobwell.core.job import NewJob, Options
@@ -83,10 +84,11 @@ class Task(Generic[P, R]):
         is committed when this returns.
 
         Returns:
-            The job's handle.
+            The job's handle. Where an equal job stands for this one (`Dedup`), that one's, with `created=False`.
 
         Raises:
             InvalidArguments, PayloadTooLarge, QueueFull: nothing was stored.
+            Duplicate: an equal job is there, and the task's `Dedup` refuses a second one.
             TransactionMisuse: the caller's connection cannot give the promise.
             StoreUnavailable: the database cannot be reached. Where the answer to the commit was lost the job may be there.
                 On the caller's connection errors stay those of its driver.
@@ -104,6 +106,8 @@ class Task(Generic[P, R]):
         priority: int | None = None,
         tenant: str | None = None,
         deadline: Duration | None = None,
+        dedup: Dedup | Literal[False] | None = None,
+        dedup_key: str | None = None,
         conn: Any | None = None,
     ) -> Self:
         """The same task with other options for what is enqueued through the result.
@@ -113,6 +117,9 @@ class Task(Generic[P, R]):
             priority: -100 to 100, higher first (default: the task's).
             tenant: for whom (default: the parameter that the task names).
             deadline: how long after being due it may wait and try, in all (default: the task's).
+            dedup: other terms than the task's (`Dedup(…)`), or False for none.
+            dedup_key: a key of the caller's, such as "order-7", in place of the parameters that the terms name. Where the task
+                has no terms, a job stands for its key as long as it lives.
             conn: the caller's connection or session, which `App.within` takes too: the job commits or vanishes with its
                 transaction.
         """
@@ -122,6 +129,8 @@ class Task(Generic[P, R]):
             priority=priority if priority is not None else before.priority,
             tenant=tenant if tenant is not None else before.tenant,
             deadline=deadline if deadline is not None else before.deadline,
+            dedup=dedup if dedup is not None else before.dedup,
+            dedup_key=dedup_key if dedup_key is not None else before.dedup_key,
         )
         return type(self)(self.spec, self._binding, options, conn if conn is not None else self._conn)
 

@@ -94,8 +94,9 @@ def merged(job: UUID, task: str, stored: str | None, edit: Edit, *, known: Publi
         if name.startswith("$") or name not in names:
             has = ", ".join(sorted(name for name in names if not name.startswith("$"))) or "none"
             raise InvalidArguments(f"job {job}: {name} is not an argument of {task}; it has {has}; {NOT_CHANGED}", name)
-        if known is not None and name in (*known.lock, known.tenant):
-            use = "tenant" if name == known.tenant else "lock"
+        by = known.dedup.by if known is not None and known.dedup is not None else ()
+        if known is not None and name in (*known.lock, known.tenant, *by):
+            use = "tenant" if name == known.tenant else "lock" if name in known.lock else "dedup"
             raise InvalidArguments(
                 f"job {job}: the {use} of {task} goes by {name}, which was settled when the job was enqueued; enqueue a new job"
                 f" with the right value and discard this one; {NOT_CHANGED}", name,

@@ -8,6 +8,7 @@ JobwellError
 │   ├── PayloadTooLarge      the arguments are above the limit
 │   ├── BatchTooLarge        more jobs in one call than `batch_limit`
 │   ├── QueueFull            the queue holds as many jobs as it may
+│   ├── Duplicate            an equal job is there, and the task says that a second one is refused
 │   └── TransactionMisuse    `within`/`conn=` cannot give the promise that the job commits with the caller's rows
 ├── StoreError
 │   ├── StoreUnavailable     the database cannot be reached
@@ -96,6 +97,29 @@ class QueueFull(EnqueueError):
         self.queue = queue
         self.length = length
         self.limit = limit
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, vars(self))
+
+
+class Duplicate(EnqueueError):
+    """An equal job is there already, and `Dedup(…, on_conflict="reject")` refuses a second one. Nothing of the call was stored.
+
+    Args:
+        message: the sentence.
+        job_id: of the job that stands for the key.
+        task, tenant: of the job that was refused.
+        key: what both have in common.
+        state: of that job: scheduled, ready, running or retrying; "over" where it is done and its window is not.
+    """
+
+    def __init__(self, message: str, *, job_id: UUID, task: str, tenant: str, key: str, state: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.task = task
+        self.tenant = tenant
+        self.key = key
+        self.state = state
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.message, vars(self))

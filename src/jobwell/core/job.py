@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import orjson
 
+from jobwell.core.dedup import LONGEST_KEY, Dedup, by_key
 from jobwell.core.duration import Duration, seconds, text
-from jobwell.core.envelope import versioned
+from jobwell.core.envelope import EXACT, versioned
 from jobwell.core.errors import NOT_ENQUEUED, DeclarationError, EnqueueError, InvalidArguments, PayloadTooLarge
 from jobwell.core.ids import new_id
 from jobwell.core.ranks import rank_of
@@ -18,6 +19,7 @@ from jobwell.core.task import TaskSpec
 from jobwell.core.text import storable
 
 LONGEST_TENANT = 200
+READABLE = 64  # letters of a key's values; longer ones are hashed
 FARTHEST = timedelta(days=3660)
 FIRST_YEAR, LAST_YEAR = 1970, 2199  # beyond them somebody's "never" or "always" is meant
 
@@ -30,6 +32,8 @@ class Options:
     priority: int | None = None
     tenant: str | None = None
     deadline: Duration | None = None
+    dedup: Dedup | Literal[False] | None = None
+    dedup_key: str | None = None
 
 
 PLAIN = Options()
@@ -43,6 +47,7 @@ class NewJob:
         id: already made, so a caller may keep it before the insert.
         delay: seconds from now until it is due, on the database clock; None where `run_at` is given.
         run_at: the moment it is due.
+        dedup, dedup_key: what makes it the only one of its kind; None and empty: nothing does.
     """
 
     id: UUID
@@ -57,6 +62,8 @@ class NewJob:
     delay: float | None
     run_at: datetime | None
     deadline: float
+    dedup: Dedup | None = None
+    dedup_key: str = ""
 
 
 def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, payload_limit: int) -> NewJob:
@@ -84,10 +91,64 @@ def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options:
                 deadline = seconds(options.deadline, "deadline")
         except DeclarationError as error:
             raise EnqueueError(f"{spec.name}: {error.message}; nothing was enqueued") from None
-    return NewJob(
+    job = NewJob(
         new_id(), spec.name, spec.queue, rank, spec.gate, tenant, lock_key(spec, named) if spec.lock else "",
         encoded.decode(), size, delay, run_at, deadline,
     )  # fmt: skip
+    terms = spec.dedup
+    if options is not PLAIN and (options.dedup is not None or options.dedup_key is not None):
+        _on_other_terms(job, spec, named, options)
+    elif terms is not None:
+        keep_one(job, terms, dedup_key(spec, terms, named), options.run_after is not None)
+    return job
+
+
+def dedup_key(spec: TaskSpec, terms: Dedup, named: Mapping[str, Any]) -> str:
+    """The key that validated arguments have. Raises KeyError: the terms name no parameter of the task."""
+    values = {}
+    plain = True  # is its own encoding
+    for name in terms.by:
+        value = values[name] = named[name] if name in named else spec.signature.parameters[name].default
+        kind = type(value)
+        plain = plain and (kind is str or (kind is int and -EXACT <= value <= EXACT))
+    if not plain:
+        return key_of(terms.prefix(spec.name), spec.signature.encode(values))
+    encoded = orjson.dumps(values)
+    prefix = spec.name if terms.scope == "task" else terms.prefix(spec.name)
+    return f"{prefix}:{encoded.decode()}" if len(encoded) <= READABLE else key_of(prefix, encoded)
+
+
+def _on_other_terms(job: NewJob, spec: TaskSpec, named: Mapping[str, Any], options: Options) -> None:
+    terms = spec.dedup if options.dedup is None else options.dedup or None
+    if options.dedup_key is not None:
+        given_key(job, terms, options.dedup_key, timed=options.run_after is not None)
+    elif terms is not None:
+        try:
+            key = dedup_key(spec, terms, named)
+        except KeyError as error:
+            raise EnqueueError(f"{spec.name}: dedup: {error} is not a parameter of the function; nothing was enqueued") from None
+        keep_one(job, terms, key, options.run_after is not None)
+
+
+def given_key(job: NewJob, terms: Dedup | None, key: str, *, timed: bool = False) -> None:
+    """A key that the caller gives in place of the parameters.
+
+    Raises:
+        EnqueueError: it is none.
+    """
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or not storable(key):
+        raise EnqueueError(
+            f"{job.task}: dedup_key={key!r} must be a text of 1 to {LONGEST_KEY} letters that can be stored; nothing was enqueued"
+        )
+    terms = by_key(terms)
+    keep_one(job, terms, f"{terms.prefix(job.task)}={key}", timed)
+
+
+def keep_one(job: NewJob, terms: Dedup, key: str, timed: bool) -> None:  # noqa: FBT001  positional where it is called per job
+    """Note on a job what it is the only one of. `timed`: its due time was given, and is not the one that debouncing wants."""
+    job.dedup, job.dedup_key = terms, key
+    if terms.wait and not timed:
+        job.delay = terms.wait
 
 
 def moment(value: Duration | datetime | None) -> tuple[float, datetime | None]:
@@ -146,9 +207,10 @@ def lock_key(spec: TaskSpec, named: Mapping[str, Any]) -> str:
 
 
 def key_of(task: str, encoded: bytes) -> str:
-    """The lock key of encoded values, whatever the order of their names."""
-    encoded = orjson.dumps(orjson.loads(encoded), option=orjson.OPT_SORT_KEYS)
-    if len(encoded) <= 64:
+    """The key of encoded values, which were given in the order of their names; whatever the order of names inside of them."""
+    if b"{" in encoded[1:]:
+        encoded = orjson.dumps(orjson.loads(encoded), option=orjson.OPT_SORT_KEYS)
+    if len(encoded) <= READABLE:
         return f"{task}:{encoded.decode()}"
     return f"{task}:{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
 

@@ -16,11 +16,12 @@ from typing import Any
 
 import orjson
 
+from jobwell.core.dedup import Dedup
 from jobwell.core.duration import seconds
 from jobwell.core.envelope import DEEPEST, TAGS, encode, encode_fields, versioned
 from jobwell.core.errors import NOT_ENQUEUED, DeclarationError, EnqueueError, InvalidArguments, NotFound
 from jobwell.core.ids import new_id
-from jobwell.core.job import NewJob, Options, check_size, key_of, moment, tenant_of
+from jobwell.core.job import NewJob, Options, check_size, given_key, keep_one, key_of, moment, tenant_of
 from jobwell.core.ranks import rank_of
 from jobwell.core.signature import Signature
 from jobwell.core.task import TaskSpec
@@ -63,6 +64,7 @@ class Published:
     parameters: Mapping[str, Parameter]
     version: int = 1
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    dedup: Dedup | None = None
 
 
 def publish(spec: TaskSpec) -> str:
@@ -80,7 +82,7 @@ def publish(spec: TaskSpec) -> str:
         "format": FORMAT, "queue": spec.queue, "priority": spec.priority, "rank": rank_of(spec.priority), "gate": str(spec.gate),
         "timeout": spec.timeout, "deadline": spec.deadline, "tenant": spec.tenant, "lock": spec.lock.by if spec.lock else (),
         "executor": spec.executor, "owner": spec.owner, "version": spec.version, "on_lost": spec.on_lost,
-        "cost": spec.cost, "memory": spec.memory,
+        "cost": spec.cost, "memory": spec.memory, "dedup": spec.dedup.told() if spec.dedup else None,
         "parameters": parameters, "schema": _schema(signature),
     }  # fmt: skip
     return orjson.dumps(told).decode()
@@ -106,6 +108,7 @@ def read(task: str, spec: str) -> Published:
         lock=tuple(told["lock"]),
         parameters=parameters,
         version=told.get("version", 1),
+        dedup=Dedup.read(told["dedup"]) if told.get("dedup") else None,
         **{name: told[name] for name in names},
     )
 
@@ -243,16 +246,23 @@ def make(published: Published, named: Mapping[str, Any], options: Options, queue
         deadline = published.deadline if options.deadline is None else seconds(options.deadline, "deadline")
     except DeclarationError as error:
         raise EnqueueError(f"{task}: {error.message}; nothing was enqueued") from None
-    return NewJob(
+    job = NewJob(
         new_id(), task, queue or published.queue, rank, published.gate, tenant_of(task, tenant, published.tenant or "tenant"),
         lock_key, encoded.decode(), len(encoded), delay, run_at, deadline,
     )  # fmt: skip
+    timed = options.run_after is not None
+    if options.dedup_key is not None:
+        given_key(job, published.dedup, options.dedup_key, timed=timed)
+    elif published.dedup is not None and options.dedup is not False:
+        values = {name: _told(published, named, name, "dedup") for name in published.dedup.by}
+        keep_one(job, published.dedup, key_of(published.dedup.prefix(task), encode_fields(values, {})), timed)
+    return job
 
 
-def _told(published: Published, named: Mapping[str, Any], name: str) -> Any:
-    """The value that tenant or lock go by, where it is certain to be the one that the task's own code would see."""
+def _told(published: Published, named: Mapping[str, Any], name: str, use: str = "") -> Any:
+    """The value that tenant, lock or dedup go by, where it is certain to be the one that the task's own code would see."""
     parameter = published.parameters[name]
-    use = "tenant" if name == published.tenant else "lock"
+    use = use or ("tenant" if name == published.tenant else "lock")
     if name not in named:
         if parameter.default is None:
             raise InvalidArguments(

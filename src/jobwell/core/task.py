@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from jobwell.core import retry as retry_rules
+from jobwell.core.dedup import Dedup
 from jobwell.core.duration import Duration, seconds
 from jobwell.core.error_rules import ErrorKey, Rules
 from jobwell.core.error_rules import rules as error_rules
@@ -83,6 +84,7 @@ class TaskSpec:
         on_lease_lost: what becomes of an attempt whose worker cannot renew its lease.
         cost: slots that a job of it takes.
         on_failed: the task that is enqueued when a job of it has failed for good.
+        dedup: what makes a second job of it the same as the first.
         upgrades: from a version to the next one: takes the arguments by name and returns them as the next version has them.
     """
 
@@ -113,6 +115,7 @@ class TaskSpec:
     limits: tuple[Limit, ...] = ()
     errors: tuple[Rules, ...] = ()
     on_failed: "TaskSpec | None" = None
+    dedup: Dedup | None = None
 
     @property
     def heavy(self) -> bool:
@@ -154,6 +157,7 @@ def declare(
     limits: Iterable[Limit] = (),
     errors: Mapping[ErrorKey, Kind] | None = None,
     on_failed: Any = None,
+    dedup: Dedup | None = None,
 ) -> TaskSpec:
     """Check a declaration.
 
@@ -167,25 +171,30 @@ def declare(
         raise DeclarationError(f"task name {name!r}: use letters, digits, '_', '.', ':' and '-', at most 200 in all")
     who = f"task {name}: "
     signature = Signature(fn, name)
-    _check_parameters(fn, signature, tenant, lock, who)
+    _check_parameters(fn, signature, tenant, lock, dedup, who)
     if not isinstance(retry, Backoff | Fixed | Delays | Retries | None):
         raise DeclarationError(f"{who}retry={retry!r} must be Backoff(…), Fixed(…), Delays(…) or Retries(…)")
     rank_of(priority, who)
     chosen = _executor(fn, executor, who)
-    if memory is not None and chosen != "process":
-        raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
     used = _resources(resources, who)
     return TaskSpec(
         name=name, fn=fn, signature=signature, queue=queue, priority=priority, timeout=_timeout(timeout, who),
         deadline=seconds(deadline, f"{who}deadline"), retry=retry or retry_rules.DEFAULT, owner=owner, tenant=tenant, lock=lock,
         executor=chosen, coroutine=inspect.iscoroutinefunction(fn), gate=gate_of(name, used), aliases=_former(name, aliases, who),
-        memory=None if memory is None else size(memory, f"{who}memory"), cost=_cost(cost, chosen, who),
+        memory=_memory(memory, chosen, who), cost=_cost(cost, chosen, who),
         version=version, upgrades=_upgrades(version, upgrades or {}, who), on_failed=follow_up_of(on_failed, who),
         result_ttl=_result_ttl(result_ttl, keep_result=keep_result, who=who), keep_result=keep_result,
         on_lost=_one_of(on_lost, ("retry", "fail"), f"{who}on_lost"),
         on_lease_lost=_one_of(on_lease_lost, ("stop", "finish"), f"{who}on_lease_lost"),
         resources=used, limits=_limits(name, concurrency, rate, limits, who), errors=error_rules(errors, who),
+        dedup=dedup,
     )  # fmt: skip
+
+
+def _memory(memory: Size | None, executor: Executor, who: str) -> int | None:
+    if memory is not None and executor != "process":
+        raise DeclarationError(f"{who}memory={memory!r} can only be held in a process of its own; add executor='process'")
+    return None if memory is None else size(memory, f"{who}memory")
 
 
 def _cost(cost: int, executor: Executor, who: str) -> int:
@@ -231,13 +240,20 @@ def check_name(name: Any, what: str) -> str:
     return name
 
 
-def _check_parameters(fn: Callable[..., Any], signature: Signature, tenant: str | None, lock: Lock | None, who: str) -> None:
+def _check_parameters(  # noqa: PLR0917  positional: one caller
+    fn: Callable[..., Any], signature: Signature, tenant: str | None, lock: Lock | None, dedup: Dedup | None, who: str
+) -> None:
     wrong = "SyncContext" if inspect.iscoroutinefunction(fn) else "Context"
     if signature.context == wrong:
         right = "Context" if wrong == "SyncContext" else "SyncContext"
         kind = "an async function" if right == "Context" else "a plain function"
         raise DeclarationError(f"{who}{kind} takes a {right}, not a {wrong}")
-    for option, names in (("tenant", (tenant,) if tenant else ()), ("lock", lock.by if lock else ())):
+    if not isinstance(dedup, Dedup | None):
+        raise DeclarationError(f"{who}dedup={dedup!r} must be Dedup(…), such as Dedup(by=('employee_id',), until='done')")
+    named = {
+        "tenant": (tenant,) if tenant else (), "lock": lock.by if lock else (), "dedup": dedup.by if dedup else (),
+    }  # fmt: skip
+    for option, names in named.items():
         for parameter in names:
             if parameter not in signature.parameters:
                 raise DeclarationError(

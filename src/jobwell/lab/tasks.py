@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from jobwell import App, Tasks
+from jobwell import App, Dedup, Tasks
 
 group = Tasks()
 
@@ -11,6 +11,11 @@ group = Tasks()
 @group.task(name="bench.noop", timeout="30s")
 async def noop(employee_id: int, event_version: str) -> None:
     """Nothing: what is measured is the path to it and back."""
+
+
+@group.task(name="bench.once", timeout="30s", dedup=Dedup(by=("employee_id", "event_version")))
+async def once(employee_id: int, event_version: str) -> None:
+    """The same, and the only one of its kind."""
 
 
 @group.task(name="bench.nap", timeout="30s")

@@ -17,6 +17,7 @@ from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from jobwell.core.errors import TransactionMisuse
 from jobwell.store import bulk
 from jobwell.store.dialects import as_text, numbered
+from jobwell.store.feed import Feed
 from jobwell.store.statements import Program, Query, Row, Statements, T, aask, ask
 
 IN_FAILED_TRANSACTION = "25P02"
@@ -91,7 +92,7 @@ class PlainDoor(Door):
     def execute(self, query: Query) -> list[Row]:
         """One statement."""
 
-    def put(self, statements: Statements, feed: bulk.Feed) -> None:
+    def put(self, statements: Statements, feed: Feed) -> None:
         """Insert all or nothing."""
         self.run(bulk.by_arrays(statements, feed))
 
@@ -122,7 +123,7 @@ class AsyncDoor(Door):
     def execute(self, query: Query) -> Awaitable[list[Row]]:
         """One statement."""
 
-    async def put(self, statements: Statements, feed: bulk.Feed) -> None:
+    async def put(self, statements: Statements, feed: Feed) -> None:
         """Insert all or nothing."""
         await self.run(bulk.by_arrays(statements, feed))
 
@@ -217,7 +218,7 @@ class _PsycopgDoor(_Psycopg, PlainDoor):
     def execute(self, query: Query) -> list[Row]:
         return ask(self.connection, query)
 
-    def put(self, statements: Statements, feed: bulk.Feed) -> None:
+    def put(self, statements: Statements, feed: Feed) -> None:
         bulk.put(self.connection, statements, feed)
 
 
@@ -227,7 +228,7 @@ class _AsyncPsycopgDoor(_Psycopg, AsyncDoor):
     async def execute(self, query: Query) -> list[Row]:
         return await aask(self.connection, query)
 
-    async def put(self, statements: Statements, feed: bulk.Feed) -> None:
+    async def put(self, statements: Statements, feed: Feed) -> None:
         await bulk.aput(self.connection, statements, feed)
 
 

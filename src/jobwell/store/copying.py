@@ -20,12 +20,16 @@ BLOCK = 32 * 1024  # of one message: what the driver itself sends at once
 COLUMNS = 15  # of `copy_jobs`, in its order
 KEPT = 1000  # ends of rows: where each job has a deadline of its own, nothing is shared
 
+ID = slice(6, 22)  # in a row
+
 _NULL = b"\xff\xff\xff\xff"
 _LENGTH = Struct("!i").pack
 _RANK = Struct("!ih").pack
 _GATE = Struct("!iq").pack
 _SIZE = Struct("!ii").pack
 _BEGIN = Struct("!hi").pack(COLUMNS, 16)  # a row, and the length of its id
+_KEYED_BEGIN = Struct("!hi").pack(COLUMNS + 2, 16)
+_UNTIL = {"done": _LENGTH(4) + b"done", "started": _LENGTH(7) + b"started", None: _NULL}
 _PAIR = Struct("!hi").pack(2, 16)
 _MOMENT = Struct("!iq").pack
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -56,9 +60,11 @@ class Rows:
         meta: what all of them carry.
         queues: takes up those that have work at once.
         encoding: of the connection.
+        keyed: for `keyed_row`, and not for `row`.
     """
 
-    def __init__(self, now: datetime, meta: str | None, queues: set[str], encoding: str) -> None:
+    def __init__(self, now: datetime, meta: str | None, queues: set[str], encoding: str, *, keyed: bool = False) -> None:
+        self._begin = _KEYED_BEGIN if keyed else _BEGIN
         self._encoding = encoding
         self._now = now
         self._queues = queues
@@ -86,9 +92,17 @@ class Rows:
             self._queues.add(job.queue)
         tenant, key_of_lock, args = job.tenant.encode(encoding), job.lock_key.encode(encoding), job.args.encode(encoding)
         return b"".join((
-            _BEGIN, job.id.bytes, front, _LENGTH(len(tenant)), tenant, _LENGTH(len(key_of_lock)), key_of_lock,
+            self._begin, job.id.bytes, front, _LENGTH(len(tenant)), tenant, _LENGTH(len(key_of_lock)), key_of_lock,
             _SIZE(4, job.size), _LENGTH(len(args)) + args if job.size <= INLINE else _NULL, end,
         ))  # fmt: skip
+
+    def keyed_row(self, job: NewJob) -> bytes:
+        """Of one job that may have a key, with the columns of `dedup.copy_jobs`."""
+        terms = job.dedup
+        if terms is None:
+            return self.row(job) + _NULL + _NULL
+        key = job.dedup_key.encode(self._encoding)
+        return self.row(job) + _LENGTH(len(key)) + key + _UNTIL[terms.until]
 
     def _end_of(self, job: NewJob) -> bytes:
         due = job.run_at or self._now + timedelta(seconds=job.delay or 0)

@@ -55,6 +55,7 @@ def retry(
         able = yield from edits.apply(statements, able, edit, actor=actor, why=why, code=code)
         detail["edited"] = edit.names
     if not able or not (yield from quarantine.retry(statements, Selection(ids=able))).ids:
+        yield from quarantine.check_held(statements, job)
         raise _taken(job)
     yield from audit.record(statements, actor=actor, action="quarantine.retry", target=str(job), detail=detail)
     return task

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from jobwell.core.errors import NotFound
+from jobwell.core.errors import NOT_CHANGED, Conflict, NotFound
 from jobwell.core.filters import Selection
 from jobwell.core.fingerprint import normalised, short
 from jobwell.core.text import check_storable
@@ -52,9 +52,47 @@ def retry(
         chosen: which.
         pace: jobs in a second; each becomes due at its turn. None: all at once.
         start: the first turn is not before it.
+
+    Returns:
+        What went back. One for which an equal job stands (`Dedup`) stays where it is: `held` names that job.
     """
     rows = yield statements("quarantine.retry", **chosen.parameters(), limit=PIECE, pace=pace, start=start)
+    keyed = [row[0] for row in rows if row[3]]
+    rows = [row for row in rows if not row[3]]
+    if keyed:
+        start = max((row[1] for row in rows if row[1] is not None), default=start)
+        rows += yield statements("quarantine.retry_keyed", ids=keyed, pace=pace, start=start)
     return Moved([row[0] for row in rows], max((row[1] for row in rows if row[1] is not None), default=start))
+
+
+def held(statements: Statements, ids: Sequence[UUID]) -> Program[dict[UUID, tuple[str, UUID | None, str | None]]]:
+    """Of these, those that have a key: the key, the job that stands for it and that job's state, where there is one."""
+    rows = yield statements("quarantine.held", ids=list(ids))
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def check_held(statements: Statements, job: UUID) -> Program[None]:
+    """To be asked where a retry of one job did nothing.
+
+    Raises:
+        Conflict: because an equal job stands for its key; the sentence names it.
+    """
+    for key, holder, state in (yield from held(statements, [job])).values():
+        raise Conflict(f"job {job} stays in the quarantine: {stands(key, holder, state)}. {NOT_CHANGED.capitalize()}")
+
+
+def stands(key: str, holder: UUID | None, state: str | None) -> str:
+    """Who stands for a key, in words."""
+    if holder is None:
+        return f"an equal job (key {key!r}) was put in, or ended, at this moment; try again"
+    said = "it is done, and its window is not over" if state == "over" else f"it is {state}"
+    return f"job {holder} stands for its key {key!r} ({said})"
+
+
+def count_held(statements: Statements, chosen: Selection) -> Program[int]:
+    """How many of them a retry would refuse now, because equal jobs stand for them."""
+    rows = yield statements("quarantine.count_held", **chosen.parameters())
+    return int(rows[0][0])
 
 
 def discard(statements: Statements, ids: Sequence[UUID], *, actor: str, why: str) -> Program[list[UUID]]:

@@ -24,6 +24,7 @@ ONE_COLUMNS = (
     "place", "id", "state", "task", "queue", "priority", "tenant", "lock_key", "attempt", "failures", "crashes", "losses",
     "postponements", "bytes", "enqueued_at", "run_at", "started_at", "ended_at", "deadline", "worker",
     "reason", "code", "error_type", "message", "traceback", "origin", "note", "args", "meta", "result",
+    "dedup_key", "dedup",
 )  # fmt: skip
 PAUSE_COLUMNS = ("queue", "paused_at", "paused_by", "paused_why", "paused_until")
 ATTEMPT_COLUMNS = (

@@ -214,7 +214,8 @@ def _place(statements: Statements, job: UUID) -> Program[Place]:
 def _go_on(statements: Statements, job: UUID, place: Place, *, undo: bool) -> Program[str]:
     where, state, tenant, meta = place
     if where == "failed":
-        yield from quarantine.retry(statements, Selection(ids=[job]))
+        if not (yield from quarantine.retry(statements, Selection(ids=[job]))).ids:
+            yield from quarantine.check_held(statements, job)
         return "retried"
     if where == "over" and undo and state != "succeeded":
         yield statements("steps.undo_next", job=job, tenant=tenant, meta=meta)

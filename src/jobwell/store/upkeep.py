@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobwell.core.duration import text
-from jobwell.store import audit, limits, quarantine, results, steps
+from jobwell.store import audit, dedup, limits, quarantine, results, steps
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
+PIECE_OF_HITS = 5000
 PIECE_OF_USES = 500  # each is locked for its moment
 DAYS_AHEAD = 7
 LEASE = 5.0  # seconds: taken anew with each piece, so it covers the rest between two of them
@@ -108,6 +109,18 @@ class UpkeepVerbs:
     def forget_uses(self) -> Program[int]:
         """A piece of what is written down about the use of limits, and needed no more."""
         return limits.forget_uses(self._statements, PIECE_OF_USES)
+
+    def expire_keys(self) -> Program[int]:
+        """A piece of the windows that are over. Returns how many."""
+        return dedup.expire(self._statements, PIECE)
+
+    def expire_void(self, after: str) -> Program[str | None]:
+        """A piece of the windows whose jobs have left their work undone; where the walk goes on, None at its end."""
+        return dedup.expire_void(self._statements, after, PIECE)
+
+    def fold_hits(self, *, seconds: float) -> Program[int]:
+        """A piece of the suppressed enqueues that are listed no more: into their counts. Returns how many."""
+        return dedup.fold(self._statements, seconds, PIECE_OF_HITS)
 
     def delete_payloads(self, *, after: uuid.UUID, seconds: float) -> Program[tuple[int, int, uuid.UUID | None]]:
         """A piece of the payloads whose jobs are gone: how many were looked at and deleted, and where the walk goes on."""

@@ -39,28 +39,30 @@ class InlineClient(Client):
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
         handle = super().put(job, conn)
-        self.bed.stored([handle.id], borrowed)
+        if handle.created:  # one that stands for it runs, or waits, by itself
+            self.bed.stored([handle.id], borrowed)
         return handle
 
     async def aput(self, job: NewJob, conn: Any | None) -> "Handle[Any]":
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
         handle = await super().aput(job, conn)
-        await self.bed.astored([handle.id], borrowed)
+        if handle.created:
+            await self.bed.astored([handle.id], borrowed)
         return handle
 
     def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
         ids = super().put_many(jobs, conn, spread)
-        self.bed.stored(ids, borrowed)
+        self.bed.stored(ids.made(), borrowed)
         return ids
 
     async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
         ids = await super().aput_many(jobs, conn, spread)
-        await self.bed.astored(ids, borrowed)
+        await self.bed.astored(ids.made(), borrowed)
         return ids
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from jobwell.core.errors import JobwellError
 from jobwell.core.ids import new_id
+from jobwell.core.job import NewJob
 from jobwell.lab import meter, tasks
 from jobwell.lab.bench.place import Bench, noop
 from jobwell.lab.bench.result import Result, percentiles
 
 BLOCK = 100  # calls in a row, then as many of the other kind: noise of the machine meets both
 WARM = 50
+TURNS = 3
 VERSION = "2026-01-28T10:15"
 Put = Callable[[int], list[float]]  # puts so many jobs in one by one, and tells the seconds that each took
 
@@ -44,6 +46,32 @@ def enqueue_bulk(bench: Bench, jobs: int) -> Result:
             "worker_cpu_us": (after.worker - own.worker) / jobs * 1e6, "server_cpu_us": server,
         },
     )  # fmt: skip
+
+
+def enqueue_once(bench: Bench, jobs: int) -> Result:
+    """`enqueue_many` of jobs that are the only ones of their kind, none of them there yet, against the same without, by turns."""
+    seconds = {True: 0.0, False: 0.0}
+    bench.fill(1000)
+    for turn in range(2 * TURNS):
+        keyed = bool(turn % 2)
+        bench.say(f"enqueue_many of {jobs:,} jobs {'with' if keyed else 'without'} dedup")
+        seconds[keyed] += bench.fill(jobs, once if keyed else noop)
+    bench.say(f"the same {jobs:,} once more: each is there already")
+    began = time.perf_counter()
+    found = bench.app.enqueue_many(map(once, range(jobs)))
+    held = jobs / (time.perf_counter() - began)
+    if found.created:
+        raise JobwellError(f"{found.created} of {jobs} jobs were made twice; the figure would be wrong")
+    rate, floor = (TURNS * jobs / seconds[keyed] for keyed in (True, False))
+    return Result(
+        scenario="enqueue-bulk-dedup", jobs=jobs,
+        figures={"jobs_per_s": rate, "unkeyed_per_s": floor, "ratio": rate / floor, "suppressed_per_s": held},
+    )  # fmt: skip
+
+
+def once(number: int) -> NewJob:
+    """One that is the only one of its kind."""
+    return tasks.once.job(employee_id=number, event_version=VERSION)
 
 
 def enqueue_single(bench: Bench, jobs: int, *, asynchronous: bool = False, woken: bool = False) -> Result:

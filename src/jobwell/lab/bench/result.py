@@ -23,6 +23,8 @@ FIGURES: Mapping[str, Label] = {
     "floor_per_s": Label("bare SQL beside it, a second", 0),
     "ideal_per_s": Label("ideal, a second", 0),
     "bare_per_s": Label("a bare loop with the same slots, a second", 0),
+    "unkeyed_per_s": Label("without dedup, jobs a second", 0),
+    "suppressed_per_s": Label("that are there already, a second", 0),
     "plain_per_s": Label("plain drain, a second", 0),
     "empty_per_s": Label("empty table, same tenants, jobs a second", 0),
     "one_tenant_per_s": Label("empty table, one tenant, jobs a second", 0),

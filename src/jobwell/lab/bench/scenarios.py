@@ -6,7 +6,7 @@ from functools import partial
 
 from jobwell.lab.bench.bounds import bounds
 from jobwell.lab.bench.drain import drain, io, lanes
-from jobwell.lab.bench.enqueue import enqueue_bulk, enqueue_single
+from jobwell.lab.bench.enqueue import enqueue_bulk, enqueue_once, enqueue_single
 from jobwell.lab.bench.latency import latency
 from jobwell.lab.bench.memory import memory
 from jobwell.lab.bench.pinned import pinned
@@ -38,6 +38,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "drain": Scenario(60_000, drain),
     "drain-2": Scenario(60_000, partial(drain, processes=2)),
     "enqueue-bulk": Scenario(100_000, enqueue_bulk),
+    "enqueue-bulk-dedup": Scenario(100_000, enqueue_once),
     "enqueue-single": Scenario(10_000, enqueue_single),
     "enqueue-single-wake": Scenario(5000, partial(enqueue_single, woken=True)),
     "enqueue-single-async": Scenario(10_000, partial(enqueue_single, asynchronous=True)),

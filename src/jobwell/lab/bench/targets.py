@@ -48,6 +48,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         _at_most("server_cpu_us", 20, "a no-op job"),
     ),
     "enqueue-bulk": (_at_least("ratio", 0.6, "of a bare COPY of the same rows"),),
+    "enqueue-bulk-dedup": (_at_least("ratio", 0.6, "of the same without dedup, in the same run"),),
     "enqueue-single": (_at_least("ratio", 0.8, "of a bare single-row INSERT commit"),),
     "latency": (
         _at_most("p50_ms", 3, "from the call of enqueue to the first line of the task"),

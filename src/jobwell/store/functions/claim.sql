@@ -1,4 +1,4 @@
--- version: 8
+-- version: 9
 -- Claim up to p_want ready jobs for one worker (docs/claim.md tells the walk in words).
 --
 -- Rank by rank; within a rank over lanes (queue, gate, tenant), each with an equal share, what some leave
@@ -158,7 +158,8 @@ begin
       entries_read := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
       return query
       update jobwell.jobs j
-         set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now())
+         set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now()),
+             dedup = case when j.dedup = 'started' then 'begun' else j.dedup end  -- for good: no retry takes the key again
        where j.id = any (picked)
       returning j.id, j.task, j.queue, j.tenant, j.gate, j.rank, j.attempt, j.failures, j.postponements, j.bytes,
                 extract(epoch from j.deadline - j.started_at)::float8, j.args::text, j.meta::text,

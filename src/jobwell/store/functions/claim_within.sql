@@ -1,4 +1,4 @@
--- version: 7
+-- version: 8
 -- The claim where something is limited, weighted, held for a tenant, or where locks say more than "wait". The same walk as in
 -- claim.sql, from which alone it is called (its planner settings hold here too), with these differences:
 --
@@ -328,7 +328,8 @@ begin
           entries_read := pg_stat_get_xact_tuples_returned('jobwell.jobs_ready'::regclass) - read_before;
           return query
           update jobwell.jobs j
-             set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now())
+             set state = 'running', attempt = j.attempt + 1, claim_id = p_claim, worker = p_worker, started_at = (select jobwell.now()),
+                 dedup = case when j.dedup = 'started' then 'begun' else j.dedup end  -- for good: no retry takes the key again
            where j.id = any (picked)
           returning j.id, j.task, j.queue, j.tenant, j.gate, j.rank, j.attempt, j.failures, j.postponements, j.bytes,
                     extract(epoch from j.deadline - j.started_at)::float8, j.args::text, j.meta::text,

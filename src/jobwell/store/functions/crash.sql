@@ -1,4 +1,4 @@
--- version: 3
+-- version: 4
 -- Crashes: a process that died in the middle of a job, seen by who started it. Counted apart from failures and losses.
 
 -- Count a crash for jobs that the caller has locked. At p_bound crashes a job goes to the quarantine; before, it waits for the
@@ -19,9 +19,9 @@ begin
    where j.id = any (p_ids) and j.crashes + 1 < jobwell.bound_of(j.task, p_bound);
   with gone as (
     delete from jobwell.jobs j where j.id = any (p_ids) and j.state = 'running' returning j.*)
-  insert into jobwell.quarantine (alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
+  insert into jobwell.quarantine (dedup_key, dedup, dedup_window, alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
     losses, postponements, bytes, queue, task, tenant, lock_key, reason, message, fingerprint, args, meta)
-  select o.alone or p_apart, o.id, o.enqueued_at, o.run_at, o.deadline, o.started_at, o.worker,
+  select o.dedup_key, o.dedup, o.dedup_window, o.alone or p_apart, o.id, o.enqueued_at, o.run_at, o.deadline, o.started_at, o.worker,
     case when p_apart and not o.alone then o.gate # 418431069797 else o.gate end, o.rank, o.attempt, o.failures, o.crashes + 1,
     o.losses, o.postponements, o.bytes, o.queue, o.task, o.tenant, o.lock_key, 'crashed',
     'it killed its process ' || (o.crashes + 1) || ' times; the last time: ' || g.how, o.task || '|crashed', o.args, o.meta

@@ -1,4 +1,4 @@
--- version: 3
+-- version: 4
 -- What any live worker does between jobs, in small commits, blind to task types.
 
 -- Flip due jobs to ready, oldest first. Returns how many, and the seconds until the next one is due (null: none waits).
@@ -77,9 +77,9 @@ begin
   logged as (
     insert into jobwell.attempts (job_id, started_at, claim_id, worker, attempt, outcome, note)
     select g.id, g.started_at, g.claim_id, g.worker, g.attempt, 'lost', 'its worker vanished' from gone g)
-  insert into jobwell.quarantine (alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
+  insert into jobwell.quarantine (dedup_key, dedup, dedup_window, alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
     losses, postponements, bytes, queue, task, tenant, lock_key, reason, message, fingerprint, args, meta)
-  select g.alone, g.id, g.enqueued_at, g.run_at, g.deadline, g.started_at, g.worker, g.gate, g.rank, g.attempt, g.failures, g.crashes,
+  select g.dedup_key, g.dedup, g.dedup_window, g.alone, g.id, g.enqueued_at, g.run_at, g.deadline, g.started_at, g.worker, g.gate, g.rank, g.attempt, g.failures, g.crashes,
     g.losses + 1, g.postponements, g.bytes, g.queue, g.task, g.tenant, g.lock_key, 'lost',
     'its worker vanished ' || (g.losses + 1) || ' times while it ran', g.task || '|lost', g.args, g.meta
     from gone g

@@ -1,4 +1,4 @@
--- version: 3
+-- version: 4
 -- How an attempt ends when it does not simply succeed. Each takes a JSON array of what happened, matches every row by
 -- (id, claim_id), writes the log of attempts in the same statement, and returns the ids that were no longer the caller's.
 -- One batch may hold two claims of a job: rescued behind the worker's back, it was claimed by the same worker again.
@@ -20,10 +20,10 @@ as $$
     select e.id, e.started_at, e.claim_id, e.worker, e.attempt, 'failed', g.kind, g.error_type, g.message, g.traceback, g.origin, g.reason
       from ended e join given g on g.id = e.id and g.claim_id = e.claim_id),
   kept as (
-    insert into jobwell.quarantine (alone, id, failed_at, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures,
+    insert into jobwell.quarantine (dedup_key, dedup, dedup_window, alone, id, failed_at, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures,
       crashes, losses, postponements, bytes, queue, task, tenant, lock_key, reason, code, error_type, message, traceback,
       origin, fingerprint, args, meta)
-    select e.alone, e.id, (select jobwell.now()), e.enqueued_at, e.run_at, e.deadline, e.started_at, e.worker, e.gate, e.rank, e.attempt,
+    select e.dedup_key, e.dedup, e.dedup_window, e.alone, e.id, (select jobwell.now()), e.enqueued_at, e.run_at, e.deadline, e.started_at, e.worker, e.gate, e.rank, e.attempt,
       e.failures + g.counts::integer, e.crashes, e.losses, e.postponements, e.bytes, e.queue, e.task, e.tenant, e.lock_key,
       g.reason, g.code, g.error_type, g.message, g.traceback, g.origin, g.fingerprint, e.args, e.meta
       from ended e join given g on g.id = e.id and g.claim_id = e.claim_id

@@ -1,4 +1,4 @@
--- version: 2
+-- version: 3
 -- Jobs that no live worker can run: their task is unknown to all of them.
 
 -- The gates of ready jobs whose task no live worker knows, with how many there are (capped) and since when the oldest is ready.
@@ -43,9 +43,9 @@ as $$
   gone as (
     delete from jobwell.jobs j where j.id = any (array(select id from old)) returning j.*),
   kept as (
-    insert into jobwell.quarantine (alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
+    insert into jobwell.quarantine (dedup_key, dedup, dedup_window, alone, id, enqueued_at, run_at, deadline, started_at, worker, gate, rank, attempt, failures, crashes,
       losses, postponements, bytes, queue, task, tenant, lock_key, reason, message, fingerprint, args, meta)
-    select g.alone, g.id, g.enqueued_at, g.run_at, g.deadline, g.started_at, g.worker, g.gate, g.rank, g.attempt, g.failures, g.crashes,
+    select g.dedup_key, g.dedup, g.dedup_window, g.alone, g.id, g.enqueued_at, g.run_at, g.deadline, g.started_at, g.worker, g.gate, g.rank, g.attempt, g.failures, g.crashes,
       g.losses, g.postponements, g.bytes, g.queue, g.task, g.tenant, g.lock_key, 'unsupported',
       'no live worker has known the task ' || g.task || ' since it was ready at ' || to_char(g.ready_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS') || 'Z',
       g.task || '|unsupported', g.args, g.meta

@@ -111,7 +111,26 @@ kept as (
     from taken t where not exists (select from jobwell.jobs j where j.id = t.id))
 select id from taken;
 
+-- name: count_held
+-- Of those that a retry would take: how many it will refuse, because an equal job stands for them now.
+select count(*) from jobwell.quarantine q
+ where (:until::timestamptz is null or q.failed_at <= :until) and (:ids::uuid[] is null or q.id = any (:ids))
+   and (:fingerprint::text is null or q.fingerprint = :fingerprint) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
+   and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant)
+   and q.dedup_key is not null and q.dedup <> 'released'
+   and exists (select from jobwell.dedup_holders(array[q.dedup_key], q.dedup = 'window') h where h.id <> q.id);
+
+-- name: held
+-- Who stands for these now.
+select q.id, q.dedup_key, h.id, h.state from jobwell.quarantine q
+  left join lateral (select d.id, d.state from jobwell.dedup_holders(array[q.dedup_key], q.dedup = 'window') d where d.id <> q.id limit 1) h on true
+ where q.id = any (:ids::uuid[]) and q.dedup_key is not null and q.dedup <> 'released';
+
+-- name: retry_keyed
+select id, after from jobwell.retry_keyed(:ids::uuid[], :pace::float8, :start::timestamptz);
+
 -- name: retry
+-- Those that have a key are only named: each is a new enqueue, which an equal job may stand in the way of (`retry_keyed`).
 -- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved, and with a
 -- pace (jobs in a second) the moment after the last of them: each waits as scheduled for its own, so nothing has to stay alive.
 -- It counts as enqueued now, so that the deadline keeps its length however often this is done; the id tells the first time.
@@ -119,16 +138,16 @@ select id from taken;
 -- deadline's length in the next retry: what comes back at a pace again and again has as long each time.
 with clock as materialized (select jobwell.now() as now),
 chosen as (
-  select q.id from jobwell.quarantine q
+  select q.id, coalesce(q.dedup, 'released') <> 'released' as keyed from jobwell.quarantine q
    where (:until::timestamptz is null or q.failed_at <= :until) and not exists (select from jobwell.jobs j where j.id = q.id)
      and (:ids::uuid[] is null or q.id = any (:ids)) and (:fingerprint::text is null or q.fingerprint = :fingerprint) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
      and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant)
    order by q.id limit :limit for update skip locked),
 taken as (
-  delete from jobwell.quarantine q using chosen c where q.id = c.id returning q.*),
+  delete from jobwell.quarantine q using chosen c where q.id = c.id and not c.keyed returning q.*),
 -- It may have failed before it was told that it should stop; that was meant for its former life.
 unasked as (
-  delete from jobwell.cancels a using chosen c where a.job_id = c.id),
+  delete from jobwell.cancels a using chosen c where a.job_id = c.id and not c.keyed),
 timed as (
   select t.*, c.now, u.due as last_turn, t.deadline - greatest(t.enqueued_at, u.due) as length, case when :pace::float8 is null then c.now
            else greatest(c.now, :start::timestamptz) + make_interval(secs => (row_number() over (order by t.id) - 1) / :pace::float8) end as due
@@ -145,4 +164,6 @@ back as (
     from timed t
   returning id, queue, state, run_at)
 select b.id, case when :pace::float8 is not null then b.run_at + make_interval(secs => 1 / :pace::float8) end as after,
-       case when b.state = 'ready' then jobwell.wake(array[b.queue]) end from back b;
+       case when b.state = 'ready' then jobwell.wake(array[b.queue]) end, false from back b
+union all
+select c.id, null, null, true from chosen c where c.keyed;

@@ -63,15 +63,15 @@ select id, 'failed' as state, task, queue, 100 - rank as priority, tenant, attem
 select * from (
   select 1 as place, id, state, task, queue, 100 - rank as priority, tenant, lock_key, attempt, failures, crashes, losses, postponements, bytes,
          enqueued_at, run_at, started_at, null::timestamptz as ended_at, deadline, worker, null as reason, null as code, null as error_type,
-         null as message, null as traceback, null as origin, null as note, args::text, meta::text, null as result
+         null as message, null as traceback, null as origin, null as note, args::text, meta::text, null as result, dedup_key, dedup
     from jobwell.jobs where id = :id
   union all
   select 2, id, state, task, queue, 100 - rank, tenant, '', attempt, failures, 0, 0, 0, bytes, enqueued_at, run_at, started_at, finished_at, null,
-         worker, null, null, null, null, null, null, note, args::text, meta::text, result::text
+         worker, null, null, null, null, null, null, note, args::text, meta::text, result::text, null, null
     from jobwell.finished where id = :id
   union all
   select 3, id, 'failed', task, queue, 100 - rank, tenant, lock_key, attempt, failures, crashes, losses, postponements, bytes, enqueued_at, run_at,
-         started_at, failed_at, deadline, worker, reason, code, error_type, message, traceback, origin, null, args::text, meta::text, null
+         started_at, failed_at, deadline, worker, reason, code, error_type, message, traceback, origin, null, args::text, meta::text, null, dedup_key, dedup
     from jobwell.quarantine where id = :id) found
 order by place limit 1;
 

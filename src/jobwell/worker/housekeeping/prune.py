@@ -13,7 +13,7 @@ import psycopg
 from jobwell.core.ids import new_id
 from jobwell.store.link import Link
 from jobwell.store.statements import Program, T, arun
-from jobwell.store.upkeep import PIECE, PIECE_OF_USES, Pruner, UpkeepVerbs
+from jobwell.store.upkeep import PIECE, PIECE_OF_HITS, PIECE_OF_USES, Pruner, UpkeepVerbs
 from jobwell.store.workers import WorkerVerbs
 
 log = logging.getLogger("jobwell.worker")
@@ -84,6 +84,7 @@ class Prune:
                 return True
         expiring = await self._expire() or await self._give_up()
         await self._forget_uses()
+        expiring = await self._forget_keys() or expiring
         looked, _, last = await self._piece(self._upkeep.delete_payloads(after=self._walk, seconds=self._retention)) or (
             0,
             0,
@@ -133,6 +134,20 @@ class Prune:
             gone = await self._piece(self._upkeep.forget_uses())
             if gone is None or gone < PIECE_OF_USES:
                 return
+
+    async def _forget_keys(self) -> bool:
+        """Windows that are over or void, and suppressed enqueues that are listed no more. True: some are left."""
+        after: str | None = ""
+        for _ in range(PIECES):
+            if after is None:
+                break
+            after = await self._piece(self._upkeep.expire_void(after))
+        for _ in range(PIECES):
+            windows = await self._piece(self._upkeep.expire_keys()) or 0
+            hits = await self._piece(self._upkeep.fold_hits(seconds=self._retention)) or 0
+            if windows < PIECE and hits < PIECE_OF_HITS:
+                return False
+        return True
 
     async def _alter(self, program: Program[Any]) -> None:
         try:

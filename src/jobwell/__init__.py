@@ -5,6 +5,7 @@ from jobwell.core.breaker import Breaker
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.errors import (
     BatchTooLarge,
+    CheckpointMismatch,
     Conflict,
     DeclarationError,
     EnqueueError,
@@ -32,6 +33,7 @@ from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Compensate, Reject, Retry, Snooze
 from jobwell.core.pools import Pool
+from jobwell.core.progress import Progress
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed, Retries
 from jobwell.core.steps import CannotTell, DidNotHappen, Happened
@@ -46,6 +48,7 @@ __all__ = [
     "BatchTooLarge",
     "Breaker",
     "CannotTell",
+    "CheckpointMismatch",
     "Compensate",
     "Conflict",
     "Context",
@@ -67,6 +70,7 @@ __all__ = [
     "PayloadTooLarge",
     "Pool",
     "Pressure",
+    "Progress",
     "Queue",
     "QueueFull",
     "Rate",

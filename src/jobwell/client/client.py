@@ -18,10 +18,11 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.duration import Duration
 from jobwell.core.errors import BatchTooLarge, EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
+from jobwell.core.progress import Progress
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.spread import spread_of
 from jobwell.core.why import Because
-from jobwell.store import bulk, control
+from jobwell.store import bulk, checkpoints, control
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
 from jobwell.store.jobs import insert
@@ -42,6 +43,7 @@ class Client:
         self.catalog = catalog
         self._statements = database.statements
         self._connections = Connections(database)
+        self.endings = Connections(database, "transaction", database.settings.transaction_pool)
         self._guard = Guard(database)
         self.gauge = Gauge(database, self._connections, limits)
 
@@ -72,7 +74,7 @@ class Client:
     def _put(self, job: NewJob, borrowed: Any | None) -> "Handle[Any]":
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
-            self._vouch(borrowed).run(program)
+            self.vouch(borrowed).run(program)
         else:
             with self._connections.plain() as own:
                 run(own, program)
@@ -91,7 +93,7 @@ class Client:
     async def _aput(self, job: NewJob, borrowed: Any | None) -> "Handle[Any]":
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
-            await (await self._avouch(borrowed)).run(program)
+            await (await self.avouch(borrowed)).run(program)
         else:
             async with self._connections.of_loop() as own:
                 await arun(own, program)
@@ -111,7 +113,7 @@ class Client:
     ) -> Enqueued:
         feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
-            self._vouch(borrowed).put(self._statements, feed)
+            self.vouch(borrowed).put(self._statements, feed)
             return Enqueued(feed.ids)
         try:
             with self._connections.plain() as own:
@@ -136,7 +138,7 @@ class Client:
     ) -> Enqueued:
         feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
-            await (await self._avouch(borrowed)).put(self._statements, feed)
+            await (await self.avouch(borrowed)).put(self._statements, feed)
             return Enqueued(feed.ids)
         try:
             async with self._connections.of_loop() as own:
@@ -174,6 +176,16 @@ class Client:
         """As `status`, for async code."""
         async with self._connections.of_loop() as own:
             return await arun(own, self._status(job))
+
+    def progress(self, job: UUID) -> Progress | None:
+        """How far a job has said that it is."""
+        with self._connections.plain() as own:
+            return run(own, checkpoints.progress(self._statements, [job])).get(job)
+
+    async def aprogress(self, job: UUID) -> Progress | None:
+        """As `progress`, for async code."""
+        async with self._connections.of_loop() as own:
+            return (await arun(own, checkpoints.progress(self._statements, [job]))).get(job)
 
     def why(self, job: UUID) -> list[Because]:
         """Why a job does not run."""
@@ -215,7 +227,12 @@ class Client:
             raise NotFound(f"there is no job {job}: its retention is over, or its transaction has not committed")
         return str(rows[0][2])
 
-    def _vouch(self, conn: Any) -> PlainDoor:
+    def vouch(self, conn: Any) -> PlainDoor:
+        """The open door to a connection of the caller's, which leads to this store.
+
+        Raises:
+            TransactionMisuse: it does not, or cannot be used.
+        """
         lent = self._guard.plain(conn)
         lent.open()
         if not self._guard.known(lent):
@@ -223,7 +240,8 @@ class Client:
             self._guard.compare(lent.run(self._identity()), Way.of(lent))
         return lent
 
-    async def _avouch(self, conn: Any) -> AsyncDoor:
+    async def avouch(self, conn: Any) -> AsyncDoor:
+        """As `vouch`, for async code."""
         lent = self._guard.asynchronous(conn)
         await lent.open()
         if not self._guard.known(lent):
@@ -243,10 +261,12 @@ class Client:
     def close(self) -> None:
         """Give the connections of this process back."""
         self._connections.close()
+        self.endings.close()
 
     async def aclose(self) -> None:
         """Give the connections of this process and the running loop back."""
         await self._connections.aclose()
+        await self.endings.aclose()
 
 
 def _told(feed: bulk.Feed, error: StoreError | UniqueViolation) -> Exception:

@@ -73,6 +73,9 @@ def crash_at(fleet: Fleet, tasks: dict[str, Any], chosen: list[tuple[str, str]])
     for done, number in enumerate(
         sorted(set(range(len(chosen))) - set(apart)), 1
     ):  # one by one: each takes the whole worker along
+        if done % 4 == 0:  # a fresh supervisor: one whose worker dies again and again takes its time to start the next
+            fleet.end()
+            fleet.start(slots=1, children=4)
         enqueue(number)
         until(lambda done=done: fleet.finished() == len(apart) + done, timeout=60, what=f"{chosen[number]} has succeeded")
     for number, (task, point) in enumerate(chosen):

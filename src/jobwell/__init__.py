@@ -6,6 +6,7 @@ from jobwell.core.context import Context, SyncContext
 from jobwell.core.dedup import Dedup
 from jobwell.core.errors import (
     BatchTooLarge,
+    CheckpointMismatch,
     Conflict,
     DeclarationError,
     Duplicate,
@@ -34,6 +35,7 @@ from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Compensate, Reject, Retry, Snooze
 from jobwell.core.pools import Pool
+from jobwell.core.progress import Progress
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.retry import Backoff, Delays, Fixed, Retries
 from jobwell.core.steps import CannotTell, DidNotHappen, Happened
@@ -48,6 +50,7 @@ __all__ = [
     "BatchTooLarge",
     "Breaker",
     "CannotTell",
+    "CheckpointMismatch",
     "Compensate",
     "Conflict",
     "Context",
@@ -71,6 +74,7 @@ __all__ = [
     "PayloadTooLarge",
     "Pool",
     "Pressure",
+    "Progress",
     "Queue",
     "QueueFull",
     "Rate",

@@ -126,6 +126,7 @@ class Settings:
     grace: float = _setting(25.0, "how long a stopping worker waits for its jobs", _duration)
     strict_priority: bool = _setting(default=False, about="lower priorities wait while a higher one has jobs", read=_flag)
     poll: float = _setting(0.25, "the longest pause between two looks for work", _duration)
+    transaction_pool: int = _setting(4, "connections of each process for ctx.transaction(), at the most", _whole)
     payload_limit: int = _setting(256 * 1024, "the largest arguments of one job", _whole)
     batch_limit: int = _setting(1_000_000, "the most jobs in one call of enqueue_many", _whole)
     result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)
@@ -149,6 +150,7 @@ class Settings:
             ("hang", 10, 86400), ("retention", 3600, 3660 * 86400), ("unknown_after", 60, 3660 * 86400),
             ("quarantine_keep", 3600 if self.quarantine_keep else 0, 3660 * 86400),
             ("batch_limit", 1, 1_000_000_000), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
+            ("transaction_pool", 1, 1000),
         ):  # fmt: skip
             value = getattr(self, name)
             if not least <= value <= most:

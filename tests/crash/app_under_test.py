@@ -15,9 +15,11 @@ from jobwell import App, Breaker, Context, DidNotHappen, Fixed, Happened, Lock, 
 from jobwell.core.steps import Step
 from jobwell.worker import steps
 from jobwell.worker.record import Attempt
+from tests.crash import keeping_tasks
 from tests.waiting import apause, pause
 
 app = App()
+app.include(keeping_tasks.tasks)
 
 
 async def mark(job: str, attempt: int, what: str) -> None:

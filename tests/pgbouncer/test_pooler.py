@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, Connection
 
-from jobwell import App, StoreError, StoreUnavailable
+from jobwell import App, Context, StoreError, StoreUnavailable
 from jobwell.cli import main
 from jobwell.store import migrations
 from jobwell.store.path import probe
@@ -282,3 +282,23 @@ def test_the_server_behind_the_pooler_dismisses_everybody(pooled: App, conn: "Co
         return True
 
     until(works)
+
+
+async def test_work_and_the_end_of_its_job_commit_together(pooled: App, desk: Desk, schema: str, left_behind: None) -> None:
+    @pooled.task
+    async def send(ctx: Context) -> None:
+        at = await ctx.checkpoint.load(int, 0)
+        async for n in ctx.resume(range(5), every=2):
+            await ctx.checkpoint.save(at + n)
+            ctx.progress(n + 1, 5)
+        found = await ctx.checkpoint.load(int)
+        async with (tx := ctx.transaction()) as own:
+            for n in range(10):
+                await own.execute("select %s::integer", [n])
+            tx.result = found
+
+    pooled.override({"transaction_pool": 2})  # of the four connections that the pooler has
+    async with working(pooled):
+        jobs = [await send.aenqueue() for _ in range(8)]
+        for job in jobs:
+            assert (await desk.end(job))["result"] == "4"

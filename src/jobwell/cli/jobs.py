@@ -19,6 +19,7 @@ from jobwell.cli.output import (
     output_option,
     rows_option,
     say,
+    shown,
     store_options,
     table,
 )
@@ -96,9 +97,9 @@ def list_jobs(output: str, database_url: str | None, schema: str | None, ids: tu
     if output == "json":
         json_out(rows)
     elif output == "csv":
-        csv_out(rows, reads.LIST_COLUMNS)
+        csv_out(rows, (*reads.LIST_COLUMNS, "progress"))
     else:
-        table("", rows, COLUMNS, "no jobs")
+        table("", rows, (*COLUMNS, "progress") if any(row["progress"] for row in rows) else COLUMNS, "no jobs")
     if output != "json" and len(rows) == wanted["limit"]:
         click.echo(f"… more: --before {rows[-1]['id']}", err=True)
     return 0
@@ -133,6 +134,8 @@ def show(job: str, output: str, database_url: str | None, schema: str | None) ->
             found[name] = orjson.loads(found[name]) if found[name] is not None else None
         for edit in found["edits"]:
             edit["args"] = orjson.loads(edit["args"])
+        for kept in found["checkpoints"]:
+            kept["value"] = orjson.loads(kept["value"])
         json_out(found | {"timeline": [event.as_json() for event in events]})
         return 0
     _print(found, events)
@@ -150,11 +153,11 @@ def _id(conn: Any, database: Any, typed: str) -> UUID:
 
 
 def _print(found: dict[str, Any], events: list[Event]) -> None:
-    trace, edits = found.pop("traceback"), found.pop("edits")
+    trace, edits, kept = found.pop("traceback"), found.pop("edits"), found.pop("checkpoints")
     started, ended = found["started_at"], found["ended_at"]
     took = age((ended - started).total_seconds()) if started and ended else ""
     counters = ("failures", "crashes", "losses", "postponements")
-    shown = [
+    rows = [
         *((name, found[name]) for name in FACTS),
         ("counted", ", ".join(f"{found[name]} {name}" for name in counters if found[name]) or "no failures"),
         *((name.replace("_at", ""), found[name]) for name in ("enqueued_at", "run_at", "started_at", "ended_at", "deadline")),
@@ -162,8 +165,9 @@ def _print(found: dict[str, Any], events: list[Event]) -> None:
         ("error", " ".join(filter(None, (found["error_type"], found["message"])))),
         ("origin", ORIGINS.get(found["origin"] or "", found["origin"])), ("note", found["note"]),
         ("arguments", _cut(found["args"])), ("carries", found["meta"]), ("result", _cut(found["result"])),
+        ("progress", found["progress"]), *map(_kept, kept),
     ]  # fmt: skip
-    facts((name, value) for name, value in shown if value not in (None, ""))
+    facts((name, value) for name, value in rows if value not in (None, ""))
     _print_timeline(events)
     if edits:
         console().print()
@@ -194,6 +198,11 @@ def _print_timeline(events: list[Event]) -> None:
         before = event.at
     console().print()
     console().print(made)
+
+
+def _kept(kept: dict[str, Any]) -> tuple[str, str]:
+    name = f"cursor of {kept['name']}" if kept["name"] else "checkpoint"
+    return name, f"{_cut(kept['value'])} (saved at {shown(kept['saved_at'])} in attempt {kept['attempt']})"
 
 
 def _cut(text: str | None) -> str | None:

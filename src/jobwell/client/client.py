@@ -18,10 +18,11 @@ from jobwell.core.catalog import Catalog
 from jobwell.core.duration import Duration
 from jobwell.core.errors import BatchTooLarge, EnqueueError, NotFound, StoreError
 from jobwell.core.job import NewJob
+from jobwell.core.progress import Progress
 from jobwell.core.queues import Pressure, Queue
 from jobwell.core.spread import spread_of
 from jobwell.core.why import Because
-from jobwell.store import bulk, control, dedup
+from jobwell.store import bulk, checkpoints, control, dedup
 from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import Database
 from jobwell.store.feed import Feed
@@ -43,6 +44,7 @@ class Client:
         self.catalog = catalog
         self._statements = database.statements
         self._connections = Connections(database)
+        self.endings = Connections(database, "transaction", database.settings.transaction_pool)
         self._guard = Guard(database)
         self.gauge = Gauge(database, self._connections, limits)
 
@@ -75,7 +77,7 @@ class Client:
             return self._put_once(job, borrowed, tally)
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
-            self._vouch(borrowed).run(program)
+            self.vouch(borrowed).run(program)
         else:
             with self._connections.plain() as own:
                 run(own, program)
@@ -96,7 +98,7 @@ class Client:
             return await self._aput_once(job, borrowed, tally)
         program = insert(self._statements, [job], correlation.current())
         if borrowed is not None:
-            await (await self._avouch(borrowed)).run(program)
+            await (await self.avouch(borrowed)).run(program)
         else:
             async with self._connections.of_loop() as own:
                 await arun(own, program)
@@ -105,7 +107,7 @@ class Client:
     def _put_once(self, job: NewJob, borrowed: Any | None, tally: Tally | None) -> "Handle[Any]":
         program = dedup.put(self._statements, [job], correlation.current())
         if borrowed is not None:
-            found = self._vouch(borrowed).run(program)
+            found = self.vouch(borrowed).run(program)
         else:
             with self._connections.plain() as own:
                 found = run(own, program)
@@ -114,7 +116,7 @@ class Client:
     async def _aput_once(self, job: NewJob, borrowed: Any | None, tally: Tally | None) -> "Handle[Any]":
         program = dedup.put(self._statements, [job], correlation.current())
         if borrowed is not None:
-            found = await (await self._avouch(borrowed)).run(program)
+            found = await (await self.avouch(borrowed)).run(program)
         else:
             async with self._connections.of_loop() as own:
                 found = await arun(own, program)
@@ -139,7 +141,7 @@ class Client:
     ) -> Enqueued:
         feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
-            self._vouch(borrowed).put(self._statements, feed)
+            self.vouch(borrowed).put(self._statements, feed)
             return _enqueued(feed, tally)
         try:
             with self._connections.plain() as own:
@@ -164,7 +166,7 @@ class Client:
     ) -> Enqueued:
         feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
         if borrowed is not None:
-            await (await self._avouch(borrowed)).put(self._statements, feed)
+            await (await self.avouch(borrowed)).put(self._statements, feed)
             return _enqueued(feed, tally)
         try:
             async with self._connections.of_loop() as own:
@@ -202,6 +204,16 @@ class Client:
         """As `status`, for async code."""
         async with self._connections.of_loop() as own:
             return await arun(own, self._status(job))
+
+    def progress(self, job: UUID) -> Progress | None:
+        """How far a job has said that it is."""
+        with self._connections.plain() as own:
+            return run(own, checkpoints.progress(self._statements, [job])).get(job)
+
+    async def aprogress(self, job: UUID) -> Progress | None:
+        """As `progress`, for async code."""
+        async with self._connections.of_loop() as own:
+            return (await arun(own, checkpoints.progress(self._statements, [job]))).get(job)
 
     def why(self, job: UUID) -> list[Because]:
         """Why a job does not run."""
@@ -243,7 +255,12 @@ class Client:
             raise NotFound(f"there is no job {job}: its retention is over, or its transaction has not committed")
         return str(rows[0][2])
 
-    def _vouch(self, conn: Any) -> PlainDoor:
+    def vouch(self, conn: Any) -> PlainDoor:
+        """The open door to a connection of the caller's, which leads to this store.
+
+        Raises:
+            TransactionMisuse: it does not, or cannot be used.
+        """
         lent = self._guard.plain(conn)
         lent.open()
         if not self._guard.known(lent):
@@ -251,7 +268,8 @@ class Client:
             self._guard.compare(lent.run(self._identity()), Way.of(lent))
         return lent
 
-    async def _avouch(self, conn: Any) -> AsyncDoor:
+    async def avouch(self, conn: Any) -> AsyncDoor:
+        """As `vouch`, for async code."""
         lent = self._guard.asynchronous(conn)
         await lent.open()
         if not self._guard.known(lent):
@@ -271,10 +289,12 @@ class Client:
     def close(self) -> None:
         """Give the connections of this process back."""
         self._connections.close()
+        self.endings.close()
 
     async def aclose(self) -> None:
         """Give the connections of this process and the running loop back."""
         await self._connections.aclose()
+        await self.endings.aclose()
 
 
 def _enqueued(feed: Feed, tally: Tally | None) -> Enqueued:

@@ -26,10 +26,14 @@ class Connections:
 
     Args:
         database: where.
+        name: shown in pg_stat_activity.
+        largest: connections of one process, and of each of its loops, at the most.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, name: str = "client", largest: int = LARGEST) -> None:
         self._database = database
+        self._name = name
+        self._largest = largest
         self._of_parents: list[object] = []
         self._begin()
         _all.add(self)
@@ -52,8 +56,11 @@ class Connections:
         self._begin()
 
     @contextlib.contextmanager
-    def plain(self) -> "Iterator[Connection[Any]]":
+    def plain(self, patience: float | None = None) -> "Iterator[Connection[Any]]":
         """A plain connection, from any thread.
+
+        Args:
+            patience: seconds to wait for one while all are in use (default: `connect_timeout`).
 
         Raises:
             StoreUnavailable: none could be had in time, and nothing was sent; or the answer was lost, and it is `unsure`.
@@ -61,13 +68,16 @@ class Connections:
         pool = self._plain
         if pool is None:
             with self._guard:
-                pool = self._plain = self._plain or self._database.pool("client", LARGEST)
-        with self._database.telling(), pool.connection() as conn:
+                pool = self._plain = self._plain or self._database.pool(self._name, self._largest)
+        with self._database.telling(), pool.connection(patience) as conn:
             yield conn
 
     @contextlib.asynccontextmanager
-    async def of_loop(self) -> "AsyncIterator[AsyncConnection[Any]]":
+    async def of_loop(self, patience: float | None = None) -> "AsyncIterator[AsyncConnection[Any]]":
         """A connection of the running loop; none ever crosses loops.
+
+        Args:
+            patience: as for `plain`.
 
         Raises:
             StoreUnavailable: none could be had in time, and nothing was sent; or the answer was lost, and it is `unsure`.
@@ -79,11 +89,11 @@ class Connections:
             await asyncio.to_thread(lambda: self._database.url)
             pool = self._loops.get(loop)
         if pool is None:
-            pool = self._loops[loop] = self._database.apool("client", LARGEST)
+            pool = self._loops[loop] = self._database.apool(self._name, self._largest)
         if len(self._loops) > 1:
             self._drop_closed()
         with self._database.telling():
-            async with pool.connection() as conn:
+            async with pool.connection(patience) as conn:
                 yield conn
 
     def _drop_closed(self) -> None:

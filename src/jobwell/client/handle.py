@@ -9,6 +9,7 @@ from jobwell.core.duration import Duration
 
 if TYPE_CHECKING:
     from jobwell.client.client import Client
+    from jobwell.core.progress import Progress
     from jobwell.core.why import Because
 
 R = TypeVar("R")
@@ -41,6 +42,20 @@ class Handle(Generic[R]):
     async def astatus(self) -> str:
         """As `status`, for async code."""
         return await self._client.astatus(self.id)
+
+    def progress(self) -> "Progress | None":
+        """How far it has said that it is (`ctx.progress`), as of a second ago at the most; None: it has said nothing.
+
+        Kept while the job lives or waits in the quarantine, and for an hour at least after that.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._client.progress(self.id)
+
+    async def aprogress(self) -> "Progress | None":
+        """As `progress`, for async code."""
+        return await self._client.aprogress(self.id)
 
     def why(self) -> "list[Because]":
         """Why it does not run: each reason that holds, the one to look at first in front, as `jobwell jobs why` tells it.

@@ -11,8 +11,10 @@ from uuid import UUID
 import orjson
 
 from jobwell.core import log_fields
+from jobwell.core.checkpoint import Keeper, LocalKeeper
 from jobwell.core.duration import Duration, seconds
 from jobwell.core.errors import DeclarationError
+from jobwell.core.holding import AsyncHolds, Holding, Holds, PlainHolds
 from jobwell.core.ids import new_id
 from jobwell.core.steps import Check, Step, Stepping, declared, key_of
 
@@ -60,7 +62,7 @@ class LocalCall:
 Calling = Callable[[str, float | None], Any]
 
 
-class _Attempt:
+class _Attempt(Holds):
     """What both contexts share."""
 
     __slots__ = (
@@ -68,6 +70,8 @@ class _Attempt:
         "_calls",
         "_cancelled",
         "_deadline_in",
+        "_holding",
+        "_keeper",
         "_logger",
         "_meta",
         "_monotonic",
@@ -93,6 +97,7 @@ class _Attempt:
         meta: str | None = None,
         calls: Calling | None = None,
         steps: Callable[[], Stepping] | None = None,
+        holding: Callable[[], Holding] | None = None,
     ) -> None:
         self.id = id
         self.task = task
@@ -106,6 +111,8 @@ class _Attempt:
         self._meta = meta
         self._calls = calls
         self._steps = steps
+        self._holding = holding
+        self._keeper: Keeper | None = None
         self._stepped: set[str] | None = None
         self._logger: BoundLogger | None = None
 
@@ -168,12 +175,17 @@ class _Attempt:
         self._stepped.add(name)
         return step
 
+    def _kept(self) -> Keeper:
+        if self._keeper is None:
+            self._keeper = LocalKeeper() if self._holding is None else self._holding().keeper()
+        return self._keeper
+
     def tell_to_stop(self) -> None:
         """For the worker: `cancelled` is true from now on."""
         self._cancelled = True
 
 
-class Context(_Attempt):
+class Context(AsyncHolds, _Attempt):
     """The context of an async task: the first parameter annotated `Context` receives it."""
 
     __slots__ = ()
@@ -258,7 +270,7 @@ class Context(_Attempt):
         return await result if inspect.isawaitable(result) else result
 
 
-class SyncContext(_Attempt):
+class SyncContext(PlainHolds, _Attempt):
     """The context of a plain task: the first parameter annotated `SyncContext` receives it."""
 
     __slots__ = ()

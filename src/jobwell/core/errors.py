@@ -21,6 +21,7 @@ JobwellError
 │   ├── ResultExpired        it succeeded, and its result was kept no longer
 │   ├── ResultUnavailable    it succeeded, and its result was never stored
 │   └── ResultMismatch       its result is there and does not fit the task's type any more
+├── CheckpointMismatch       what an earlier attempt has kept does not fit what this one asks for
 ├── ResourceUnavailable      the breaker of a resource is open; the job goes back and spends no attempt
 ├── NotFound                 no such job, queue, …
 ├── Conflict                 the thing is not in a state in which this can be done
@@ -261,6 +262,24 @@ class ResultMismatch(ResultError):
     def __init__(self, message: str, *, raw: str) -> None:
         super().__init__(message)
         self.raw = raw
+
+
+class CheckpointMismatch(JobwellError):
+    """What an earlier attempt has saved does not fit the type, or the items, that this one has. Raised inside a task.
+
+    Not caught, it is an error like any other: the job tries again by its rule, perhaps on a worker of the other release.
+
+    Args:
+        message: the sentence.
+        raw: what is kept, as JSON text.
+    """
+
+    def __init__(self, message: str, *, raw: str) -> None:
+        super().__init__(message)
+        self.raw = raw
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.message, vars(self))
 
 
 class ResourceUnavailable(JobwellError):

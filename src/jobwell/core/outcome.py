@@ -103,6 +103,14 @@ class Compensate(Exception):
         self.message = message or code
 
 
+class Lost(BaseException):
+    """The job is no longer this attempt's: another one may run it by now. Ends the attempt, of which nothing is written.
+
+    Raised by what an attempt stores on its way (checkpoints, transactions) when the store says so; `except Exception` does not
+    catch it.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What went wrong, as texts: cleaned, cut, and never rebuilt as an exception."""
@@ -128,6 +136,11 @@ class Expiring(Succeeded):
     """Done, with a result that is kept for `ttl` seconds only. A class of its own, so that all others do not pay for it."""
 
     ttl: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Succeeded):
+    """Done, and stored by the task's own transaction: there is nothing to write any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +202,7 @@ class Crashed:
 Outcome = Succeeded | Failed | Retrying | Snoozed | Released | Cancelled | Crashed
 
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Succeeded, Expiring, Failed, Retrying, Snoozed, Released, Cancelled, Crashed)
+    kind.__name__: kind for kind in (Succeeded, Expiring, Committed, Failed, Retrying, Snoozed, Released, Cancelled, Crashed)
 }  # fmt: skip
 
 

@@ -221,6 +221,16 @@ class Signature:
         return named[parameter] if parameter in named else self.parameters[parameter].default
 
 
+def classes_of(hint: Any) -> dict[str, type]:
+    """The enums, dataclasses and models that a type names, itself included, by the names that they have in what is stored."""
+    found: dict[type, bool] = {}
+    try:
+        _collect(hint, found)
+    except (NameError, TypeError) as error:
+        raise DeclarationError(f"{hint!r}: a type in it cannot be resolved: {error}") from error
+    return {class_name(cls): cls for cls, named in found.items() if named}
+
+
 def _context(fn: Callable[..., Any], annotation: Any) -> str:
     if isinstance(annotation, str):  # from __future__ import annotations
         first, *rest = annotation.split(".")

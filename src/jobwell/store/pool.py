@@ -105,13 +105,16 @@ class Pool:
         self._reason = ""
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[PlainConnection]:
+    def connection(self, patience: float | None = None) -> Iterator[PlainConnection]:
         """One, for the block. What the block leaves in a transaction, or broken, is closed.
+
+        Args:
+            patience: seconds to wait for a place (default: the pool's own).
 
         Raises:
             StoreUnavailable: none could be had in time; nothing was sent.
         """
-        conn = self._take()
+        conn = self._take(patience)
         try:
             yield conn
         except psycopg.errors.ReadOnlySqlTransaction:  # the others lead to the same server, which is not the primary any more
@@ -121,12 +124,14 @@ class Pool:
         finally:
             self._give(conn)
 
-    def _take(self) -> PlainConnection:
+    def _take(self, patience: float | None) -> PlainConnection:
         until = time.monotonic() + self._patience
         try:
-            self._places.get(timeout=self._patience)
+            self._places.get(timeout=self._patience if patience is None else patience)
         except queue.Empty:
-            raise _full(self._largest, self._patience, self._reason) from None
+            raise _full(self._largest, patience or self._patience, self._reason) from None
+        if patience is not None:
+            until = time.monotonic() + self._patience
         try:
             while (found := self._shelf.take()) is not None:
                 if self._lives(*found):
@@ -227,13 +232,16 @@ class LoopPool:
         self._reason = ""
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[LoopConnection]:
+    async def connection(self, patience: float | None = None) -> AsyncIterator[LoopConnection]:
         """One, for the block.
+
+        Args:
+            patience: seconds to wait for a place (default: the pool's own).
 
         Raises:
             StoreUnavailable: none could be had in time; nothing was sent.
         """
-        conn = await self._take()
+        conn = await self._take(patience)
         try:
             yield conn
         except psycopg.errors.ReadOnlySqlTransaction:
@@ -243,13 +251,19 @@ class LoopPool:
         finally:
             await self._give(conn)
 
-    async def _take(self) -> LoopConnection:
+    async def _take(self, patience: float | None) -> LoopConnection:
         until = time.monotonic() + self._patience
         try:
-            async with asyncio.timeout(self._patience) if self._places.locked() else contextlib.nullcontext():
+            async with (
+                asyncio.timeout(self._patience if patience is None else patience)
+                if self._places.locked()
+                else contextlib.nullcontext()
+            ):
                 await self._places.acquire()
         except TimeoutError:
-            raise _full(self._largest, self._patience, self._reason) from None
+            raise _full(self._largest, patience or self._patience, self._reason) from None
+        if patience is not None:
+            until = time.monotonic() + self._patience
         try:
             while (found := self._shelf.take()) is not None:
                 if await self._lives(*found):

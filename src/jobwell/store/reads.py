@@ -11,7 +11,7 @@ import orjson
 from jobwell.core import timeline as timelines
 from jobwell.core.errors import NotFound
 from jobwell.core.timeline import Action, Event
-from jobwell.store import steps
+from jobwell.store import checkpoints, steps
 from jobwell.store.statements import Program, Statements
 
 CAP = 100_000
@@ -67,7 +67,7 @@ class Filter:
 
 
 def jobs(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]]:
-    """Jobs wherever they stand, newest first."""
+    """Jobs wherever they stand, newest first; running ones with their progress."""
     common = wanted.parameters((yield from _now(statements, wanted)))
     found: list[dict[str, Any]] = []
     only_failed = wanted.reason is not None or wanted.fingerprint is not None
@@ -80,7 +80,10 @@ def jobs(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]
     if wanted.state in (None, "failed"):
         rows = yield statements("reads.list_quarantine", reason=wanted.reason, fingerprint=wanted.fingerprint, **common)
         found += _named(LIST_COLUMNS, [row[:13] for row in rows])
-    return sorted(found, key=lambda row: row["id"], reverse=True)[: wanted.limit]
+    found = sorted(found, key=lambda row: row["id"], reverse=True)[: wanted.limit]
+    running = [row["id"] for row in found if row["state"] == "running"]
+    told = (yield from checkpoints.progress(statements, running)) if running else {}
+    return [row | {"progress": told.get(row["id"])} for row in found]
 
 
 def quarantine(statements: Statements, wanted: Filter) -> Program[list[dict[str, Any]]]:
@@ -103,7 +106,7 @@ def _moment(value: datetime | timedelta | None, now: datetime | None) -> datetim
 
 
 def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
-    """Everything about one job, its attempts included.
+    """Everything about one job, with its attempts, its progress, and what it keeps for the next attempt.
 
     Raises:
         NotFound: it is nowhere.
@@ -117,6 +120,8 @@ def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
         found["args"] = payload[0][0] if payload else None
     attempts = yield statements("reads.attempts", id=job, limit=100)
     found["attempts"] = _named(ATTEMPT_COLUMNS, attempts)
+    found["progress"] = (yield from checkpoints.progress(statements, [job])).get(job)
+    found["checkpoints"] = [kept._asdict() for kept in (yield from checkpoints.of_job(statements, job))]
     found["edits"] = _named(EDIT_COLUMNS, (yield statements("quarantine.edits", id=job)))
     del found["place"]
     return found

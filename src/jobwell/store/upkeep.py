@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobwell.core.duration import text
-from jobwell.store import audit, dedup, limits, quarantine, results, steps
+from jobwell.store import audit, checkpoints, dedup, limits, quarantine, results, steps
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
@@ -133,3 +133,7 @@ class UpkeepVerbs:
     ) -> Program[tuple[int, int, tuple[uuid.UUID, str] | None]]:
         """A piece of the steps whose jobs are gone: how many were looked at and deleted, and where the walk goes on."""
         return steps.prune(self._statements, after=after, seconds=seconds, limit=PIECE)
+
+    def delete_kept(self, table: str, *, after: uuid.UUID) -> Program[tuple[int, int, uuid.UUID | None]]:
+        """A piece of "checkpoints" or "progress" whose jobs have ended: as `delete_payloads`."""
+        return checkpoints.delete_old(self._statements, table, after=after, limit=PIECE)

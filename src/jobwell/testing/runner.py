@@ -14,7 +14,7 @@ from psycopg import AsyncConnection, Connection
 import jobwell
 from jobwell.app import App
 from jobwell.core.ids import new_id
-from jobwell.core.outcome import Cancelled, Failed, Outcome, Released, Retrying, Snoozed, Succeeded
+from jobwell.core.outcome import Cancelled, Committed, Expiring, Failed, Outcome, Released, Retrying, Snoozed, Succeeded
 from jobwell.store import limits, steps
 from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
@@ -27,17 +27,19 @@ from jobwell.testing.faults import Faults, Spy, Vanished, saboteur
 from jobwell.testing.views import Ran
 from jobwell.worker import attempt as attempts
 from jobwell.worker import failures
+from jobwell.worker.checkpoints import Keeping
 from jobwell.worker.finisher import Finisher
 from jobwell.worker.housekeeping.rescue import LOSSES_BOUND, PIECE
 from jobwell.worker.limits import EVERY, Limits
+from jobwell.worker.progress import Board
 from jobwell.worker.record import Attempt, Surroundings, begin
 
 __tracebackhide__ = True  # pytest shows the test and the task, not what is between
 
 LEASE = 3600.0
 NAMES: dict[type, str] = {
-    Succeeded: "succeeded", Failed: "failed", Retrying: "retrying", Snoozed: "snoozed", Released: "released",
-    Cancelled: "cancelled",
+    Succeeded: "succeeded", Expiring: "succeeded", Committed: "succeeded", Failed: "failed", Retrying: "retrying",
+    Snoozed: "snoozed", Released: "released", Cancelled: "cancelled",
 }  # fmt: skip
 FIRST_LOOK, WHOLE_LOOK = 1, 1000
 
@@ -74,7 +76,8 @@ class Runner:
         self._jobs = JobVerbs(statements)
         self._workers = WorkerVerbs(statements)
         self._testing = TestingVerbs(statements)
-        self._finisher = Finisher(self._jobs, link, largest=1, stored=lambda _: None, soon=lambda: None)
+        self._board = Board(statements)
+        self._finisher = Finisher(self._jobs, link, largest=1, stored=lambda _: None, soon=lambda: None, board=self._board)
         self._tasks = [spec.name for spec in app.catalog]
         self._followed = any(spec.on_failed for spec in app.catalog)
         self._worker = new_id()
@@ -200,6 +203,7 @@ class Runner:
         around = Surroundings(
             self._app.catalog, self._threads, (spy, *self._app.middleware, *inner), self._app.settings.result_limit, self._now,
             connections=self._app.client.connections if stored else None, queues=self._app.queues,
+            keeping=Keeping(self._app.client, self._board, self._app.settings.result_limit) if stored else None,
         )  # fmt: skip
         limits = Limits(lambda: [attempt], time.monotonic)
 

@@ -161,7 +161,7 @@ class _Lender:
         self.owner = os.getpid()
 
     @contextlib.contextmanager
-    def connection(self) -> "Iterator[Connection[Any]]":
+    def connection(self, patience: float | None = None) -> "Iterator[Connection[Any]]":
         with self._guard:
             conn = self._idle.pop() if self._idle else None
         if conn is None or conn.closed:
@@ -192,7 +192,7 @@ class _AsyncLender:
         """There is nothing to open."""
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> "AsyncIterator[AsyncConnection[Any]]":
+    async def connection(self, patience: float | None = None) -> "AsyncIterator[AsyncConnection[Any]]":
         idle = self._lender.idle_async
         conn = idle.pop() if idle else None
         if conn is None or conn.closed:

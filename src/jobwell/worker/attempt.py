@@ -28,13 +28,12 @@ from jobwell.core.errors import JobwellError, ResourceUnavailable
 from jobwell.core.job import upgraded
 from jobwell.core.orders import Raised, deciding
 from jobwell.core.outcome import (
-    RESULT_NOT_KEPT,
     Cancelled,
     Compensate,
     Crashed,
-    Expiring,
     Failed,
     Failure,
+    Lost,
     Moment,
     Outcome,
     Reject,
@@ -43,13 +42,14 @@ from jobwell.core.outcome import (
     Retrying,
     Snooze,
     Snoozed,
-    Succeeded,
     after_seconds,
 )
 from jobwell.core.retry import Match, matching, next_attempt
 from jobwell.core.states import Reason
 from jobwell.core.task import TaskSpec
 from jobwell.worker.calls import gone_back
+from jobwell.worker.checkpoints import part
+from jobwell.worker.completing import after_commit, succeeded
 from jobwell.worker.executors.children import CannotStart, Children
 from jobwell.worker.executors.kept import Died, TooMuchMemory
 from jobwell.worker.failures import MESSAGE_LIMIT, failure_of, said, trace_of
@@ -71,9 +71,9 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
         The outcome to be stored; None where the worker has lost the job and nothing may be written.
     """
     if attempt.apart and around.children is not None:
-        return await _apart(attempt, around.children, around.now)
+        return await _apart(attempt, around.children, around)
     attempt.calls, attempt.queues, attempt.around = around.calls, around.queues, around
-    refusal = _open(attempt)
+    refusal = _open(attempt, around)
     if refusal is not None:
         return refusal
     if attempt.stopped is not None:  # told to stop before its first step
@@ -81,19 +81,25 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     try:
         result = await _call(attempt, around)
     except BaseException as error:  # noqa: BLE001  everything that user code raises is judged, SystemExit included
+        if attempt.walks and around.keeping is not None:
+            await part(attempt, around.keeping)
+        if attempt.committed is not None:
+            return after_commit(attempt, None, error)
         try:
             return _judge(attempt, error, around.now)
         except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
             unread = Failure(type(error).__name__, "what it raised cannot be read", origin="code")
             return _again(attempt, unread, None, around.now)
+    if attempt.committed is not None:
+        return after_commit(attempt, result, None)
     if attempt.stopped == "timeout":
         return timed_out(attempt, around.now)
-    return attempt.ends_as or _succeeded(attempt, result, around.result_limit)
+    return attempt.ends_as or succeeded(attempt, result, around.result_limit)
 
 
-async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetime]) -> Outcome | None:
+async def _apart(attempt: Attempt, children: Children, around: Surroundings) -> Outcome | None:
     """The same in a child process; here is only what a child cannot tell of itself."""
-    spec = attempt.spec
+    spec, now = attempt.spec, around.now
     if attempt.stopped is not None:
         return _judge(attempt, asyncio.CancelledError(), now)
     memory = spec.memory if spec is not None else None
@@ -101,7 +107,8 @@ async def _apart(attempt: Attempt, children: Children, now: Callable[[], datetim
     began = partial(_limit_from_now, attempt, attempt.limit_at - attempt.began)
     attempt.limit_at = math.inf  # the start of a child takes none of the job's time
     try:
-        outcome = await children.run(attempt.job, attempt.claim_id, memory, began)
+        told = around.keeping.heard(attempt) if around.keeping is not None else lambda _: None
+        outcome = await children.run(attempt.job, attempt.claim_id, memory, began, told)
     except asyncio.CancelledError as error:
         return _judge(attempt, error, now)
     except Died as death:
@@ -119,7 +126,7 @@ def _limit_from_now(attempt: Attempt, limit: float) -> None:
     attempt.limit_at = time.monotonic() + (limit if left is None else min(limit, max(left, 0.0)))
 
 
-def _open(attempt: Attempt) -> Outcome | None:
+def _open(attempt: Attempt, around: Surroundings) -> Outcome | None:
     job, spec = attempt.job, attempt.spec
     correlation.inherit(job)
     if spec is None:
@@ -139,7 +146,7 @@ def _open(attempt: Attempt) -> Outcome | None:
         unfit = Failure(type(error).__name__, f"the payload does not fit the task: {words}", origin="validation")
         return Failed(Reason.INVALID, unfit, counts=False)
     if spec.signature.context:
-        attempt.context = _context(attempt, spec)
+        attempt.context = _context(attempt, spec, around)
     return None
 
 
@@ -153,13 +160,14 @@ def _too_new(attempt: Attempt, version: int, known: int) -> Outcome:
     return Released(told, UNKNOWN_DELAY, begun=False)
 
 
-def _context(attempt: Attempt, spec: TaskSpec) -> Context | SyncContext:
+def _context(attempt: Attempt, spec: TaskSpec, around: Surroundings) -> Context | SyncContext:
     job = attempt.job
     kind = Context if spec.coroutine else SyncContext
     return kind(
         id=job.id, task=job.task, queue=job.queue, tenant=job.tenant, attempt=job.attempt, deadline_in=job.remaining,
         monotonic=time.monotonic, meta=job.meta, calls=partial(attempt.calls.begin, attempt) if attempt.calls else None,
         steps=steps_of(attempt),
+        holding=partial(around.keeping.of, attempt) if around.keeping is not None else None,
     )  # fmt: skip
 
 
@@ -175,7 +183,7 @@ async def _call(attempt: Attempt, around: Surroundings) -> Any:
     else:
         call = partial(spec.fn, *given, **attempt.args)
     if around.middleware:
-        attempt.context = attempt.context or _context(attempt, spec)
+        attempt.context = attempt.context or _context(attempt, spec, around)
         call = compose(around.middleware, attempt.context, call)
     return await call()
 
@@ -193,14 +201,16 @@ def _noted(attempt: Attempt, call: Callable[[], Any]) -> Any:
 
 def concluded(attempt: Attempt, now: Callable[[], datetime], limit: int) -> Outcome | None:
     """What becomes of an attempt whose plain function has ended and whose loop does not answer; None: it has not ended."""
+    if attempt.committed is not None:
+        return attempt.committed
     if attempt.known is None or attempt.stopped == "timeout":
         return None
     result, error = attempt.known
-    return _judge(attempt, error, now) if error is not None else attempt.ends_as or _succeeded(attempt, result, limit)
+    return _judge(attempt, error, now) if error is not None else attempt.ends_as or succeeded(attempt, result, limit)
 
 
 def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome | None:
-    if attempt.stopped == "lost":
+    if attempt.stopped == "lost" or isinstance(error, Lost):
         return None
     if attempt.ends_as is not None:
         return attempt.ends_as
@@ -324,21 +334,3 @@ def _snoozed(attempt: Attempt, wish: Snooze, now: Callable[[], datetime]) -> Out
 def _remaining(attempt: Attempt) -> float | None:
     remaining = attempt.job.remaining
     return None if remaining is None else remaining - (time.monotonic() - attempt.began)
-
-
-def _succeeded(attempt: Attempt, result: Any, limit: int) -> Succeeded:
-    if result is None:
-        return Succeeded()
-    spec = attempt.spec
-    assert spec is not None
-    if not spec.keep_result:
-        return Succeeded(None, RESULT_NOT_KEPT)
-    # The work is done: a result that cannot be kept is a note, never another run.
-    try:
-        encoded = spec.signature.encode_result(result)
-    except Exception as error:  # noqa: BLE001  a result may hold anything, also objects that raise when looked at
-        return Succeeded(None, text.clean(f"its result could not be stored: {said(error)}", MESSAGE_LIMIT))
-    if len(encoded) > limit:
-        return Succeeded(None, f"its result takes {len(encoded):,} bytes and was not stored; the limit is {limit:,}")
-    kept = encoded.decode()
-    return Succeeded(kept) if spec.result_ttl is None else Expiring(kept, ttl=spec.result_ttl)

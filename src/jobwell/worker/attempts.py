@@ -147,6 +147,13 @@ class Attempts:
             if threads or _stops(attempt):
                 attempt.stop(why)
 
+    def leave(self) -> None:
+        """The worker shuts down: loops that can go on elsewhere end at their next item, and leave the grace to the others."""
+        if self._around.keeping is not None:
+            self._around.keeping.leaving = True
+        if self._around.children is not None:
+            self._around.children.leave()
+
     def hurry(self) -> None:
         """Whoever waits for the end looks again."""
         self._changed.set()

@@ -17,6 +17,7 @@ from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Failure, 
 from jobwell.store.jobs import JobVerbs
 from jobwell.store.link import Link
 from jobwell.worker.housekeeping.rescue import CRASHES_BOUND
+from jobwell.worker.progress import Board
 from jobwell.worker.record import Attempt
 
 log = logging.getLogger("jobwell.worker")
@@ -39,6 +40,7 @@ class Finisher:
         stored: told of attempts whose slots are free now.
         soon: told when a job will be due within seconds.
         begun: told when the storing of a batch begins whose slots may be claimed for meanwhile.
+        board: of progress, whose last words are written first.
         told: told of what was stored, and of the jobs that were no longer ours; None where nobody listens.
     """
 
@@ -52,6 +54,7 @@ class Finisher:
         soon: Callable[[], None],
         told: "Callable[[list[Ended], set[UUID]], None] | None" = None,
         begun: Callable[[], None] = lambda: None,
+        board: Board | None = None,
     ) -> None:
         self._verbs = verbs
         self._link = link
@@ -60,6 +63,7 @@ class Finisher:
         self._soon = soon
         self._told = told
         self._begun = begun
+        self._board = board
         self._waiting: list[Ended] = []
         self._last = 0
         self._slow = 0
@@ -168,6 +172,8 @@ class Finisher:
 
     async def _store(self, batch: list[Ended]) -> set[UUID]:
         async with self._link.use() as conn:
+            if self._board is not None:
+                await self._board.last(conn, (attempt for attempt, _ in batch))
             return await self._settle(conn, batch)
 
     async def _settle(self, conn: "psycopg.AsyncConnection[Any]", batch: list[Ended]) -> set[UUID]:

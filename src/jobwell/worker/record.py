@@ -5,18 +5,23 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jobwell.client.connections import Connections
 from jobwell.core.catalog import Catalog
+from jobwell.core.checkpoint import Walk
 from jobwell.core.context import Context, SyncContext
-from jobwell.core.outcome import Failed
+from jobwell.core.outcome import Committed, Failed
+from jobwell.core.progress import Report
 from jobwell.core.task import TaskSpec
 from jobwell.store.jobs import Claimed
 from jobwell.worker.calls import Calls
 from jobwell.worker.executors.children import Children
 from jobwell.worker.executors.threads import Plain
 from jobwell.worker.middleware import Middleware
+
+if TYPE_CHECKING:
+    from jobwell.worker.checkpoints import Keeping
 
 Stop = Literal["timeout", "shutdown", "lost", "cancelled"]
 
@@ -34,6 +39,9 @@ class Attempt:
         apart: whether it runs in a child process.
         known: what its plain function has returned or raised, as soon as it has.
         kill: ends that child at once; None where there is none.
+        walks: loops of `ctx.resume`, by name.
+        committed, answer: the job has ended with the task's own transaction, and this is the result that was set there.
+        told, told_at: how far it says that it is, and the monotonic time at which that was written last.
         calls, called, failed_in: told of what it does with resources; those it has called; that whose call failed last.
         slow: it took longer than to store its outcome.
         queues: to which a retry may send it.
@@ -60,6 +68,11 @@ class Attempt:
     queues: Collection[str] = ()
     around: "Surroundings | None" = None
     ends_as: Failed | None = None
+    walks: dict[str, Walk] | None = None
+    committed: Committed | None = None
+    answer: Any = None
+    told: Report | None = None
+    told_at: float = 0.0
 
     def stop(self, why: Stop) -> None:
         """Tell it to stop. An async task is cancelled; a plain function is left behind; a child has a moment to clean up.
@@ -87,6 +100,7 @@ class Surroundings:
     Attributes:
         connections: the app's own, for what an attempt stores of itself on the way.
         queues: that the app declares: a retry may go to one of them.
+        keeping: checkpoints, progress and transactions.
     """
 
     catalog: Catalog
@@ -98,6 +112,7 @@ class Surroundings:
     calls: Calls | None = None
     connections: Connections | None = None
     queues: Collection[str] = ()
+    keeping: "Keeping | None" = None
 
 
 def begin(job: Claimed, claim_id: Any, catalog: Catalog) -> Attempt:

@@ -5,7 +5,7 @@
 * finisher: stores outcomes
 * heartbeat: renews the lease, passes wake-ups on, watches the loop
 * limits: stops what is over its time
-* orders: what operators tell: cancelled jobs, and to end
+* progress, orders: how far attempts say that they are; what operators tell: cancelled jobs, and to end
 * breakers: what calls of resources told, and which are not to be called
 * pools: the slots shared between queues, where there is something to share
 * due, rescue, prune, bulk, reports: housekeeping, done by any worker
@@ -34,6 +34,7 @@ from jobwell.worker.apart import make_children, what_runs_apart
 from jobwell.worker.attempts import Attempts
 from jobwell.worker.breakers import Breakers
 from jobwell.worker.calls import Calls
+from jobwell.worker.checkpoints import Keeping
 from jobwell.worker.clock import Clock
 from jobwell.worker.ears import Ears, Echo
 from jobwell.worker.ending import EXIT_ASKED, EXIT_FAILED, EXIT_LOST, EXIT_OK, EXIT_STUCK, bearable, is_weather
@@ -52,6 +53,7 @@ from jobwell.worker.housekeeping.undo import Undo
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
 from jobwell.worker.pools import PoolsLoop, pools_of
+from jobwell.worker.progress import Board
 from jobwell.worker.record import Attempt, Surroundings
 from jobwell.worker.start import Start
 from jobwell.worker.watch import Watch
@@ -192,16 +194,10 @@ class Worker:
         calls = self._calls = Calls(self._app.guards, self._now)
         if self._children is not None:
             self._children.calls = calls
+        board = self._board = Board(database.statements, self._claims)
         around = Surroundings(
-            self._app.catalog,
-            self._threads,
-            self._app.middleware,
-            settings.result_limit,
-            self._now,
-            self._children,
-            calls,
-            self._app.client.connections,
-            self._app.queues,
+            self._app.catalog, self._threads, self._app.middleware, settings.result_limit, self._now, self._children, calls,
+            self._app.client.connections, self._app.queues, Keeping(self._app.client, board, settings.result_limit),
         )  # fmt: skip
         attempts = self._attempts = Attempts(
             around, ended=self._ended, free=self._wake_fetcher,
@@ -209,7 +205,7 @@ class Worker:
         )  # fmt: skip
         self._finisher = Finisher(
             self._jobs, self._ends, largest=self._batch, stored=attempts.stored, soon=self._wake_due,
-            told=hub.ended if hub.wants(*OUTCOMES) else None, begun=self._wake_fetcher,
+            told=hub.ended if hub.wants(*OUTCOMES) else None, begun=self._wake_fetcher, board=board,
         )  # fmt: skip
         if self._pools is not None:
             self._pools.finisher = self._finisher
@@ -249,7 +245,9 @@ class Worker:
             make("prune", prune.tick, vital=False), make("lease", self._watch_lease), make("threads", self._watch_threads),
             make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
             make("undo", undo.tick, vital=False), make("limits", Limits(lambda: attempts, time.monotonic).tick),
+            board := make("progress", self._board.tick, vital=False),
         ]  # fmt: skip
+        self._board.wake = lambda: self._watch.on_loop(board.wake)
         if any(self._app.guards.values()):
             kept = Breakers(database.statements, self._claims, self._calls, opened=self._wake_fetcher, tell=self._hub.tell)
             self._loops.append(breakers := make("breakers", kept.tick, vital=False))
@@ -329,6 +327,7 @@ class Worker:
         """Wait the grace, then stop what is left, and see every outcome stored."""
         until = time.monotonic() + self._settings.grace
         self._fetcher.paused = True
+        self._attempts.leave()
         if self._exit == EXIT_LOST:
             await self._abandon(until)
             return

@@ -258,3 +258,39 @@ def calling(ctx: SyncContext, calls: int) -> float:
             given = call.timeout
     with ctx.call("gateway"):
         raise Reject("answered", str(given)) if calls == 2 else ConnectionError("away")
+
+
+@app.task(name="walking", executor="process", retry=QUICK)
+def walking(ctx: SyncContext, marks: str, count: int) -> int:
+    """A line in a file for each step, with progress; the fifth waits until the file `go` is there."""
+    done = 0
+    for n in ctx.resume(range(count), every=100):
+        with Path(marks).open("a", encoding="utf-8") as file:
+            file.write(f"{n}\n")
+        ctx.progress(n + 1, count, "steps")
+        done += 1
+        while n == 4 and not Path(f"{marks}.go").exists():
+            pause(0.01)
+    return done
+
+
+@app.task(name="awalking", executor="process", retry=QUICK)
+async def awalking(ctx: Context, marks: str, count: int) -> int:
+    """The same on a loop."""
+    done = 0
+    async for n in ctx.resume(range(count), every=100):
+        with Path(marks).open("a", encoding="utf-8") as file:  # noqa: ASYNC230  a line
+            file.write(f"{n}\n")
+        ctx.progress(n + 1, count, "steps")
+        done += 1
+        while n == 4 and not Path(f"{marks}.go").exists():  # noqa: ASYNC240  as above
+            await apause(0.01)
+    return done
+
+
+@app.task(name="committing", executor="process", retry=QUICK)
+def committing(ctx: SyncContext) -> int:
+    """The end of the job with a row of its own."""
+    with (tx := ctx.transaction()) as own:
+        tx.result = own.execute("select pg_backend_pid()").fetchone()[0]
+    return 0

@@ -30,10 +30,12 @@ from jobwell.core.outcome import Outcome, dumped
 from jobwell.store.jobs import Claimed
 from jobwell.worker.attempt import run
 from jobwell.worker.calls import Calls
+from jobwell.worker.checkpoints import Keeping
 from jobwell.worker.clock import Clock
 from jobwell.worker.executors.threads import deliver
 from jobwell.worker.loading import load_app
 from jobwell.worker.logs import JobFields
+from jobwell.worker.progress import ChildBoard
 from jobwell.worker.record import Attempt, Surroundings, begin
 
 PR_SET_PDEATHSIG = 1
@@ -139,6 +141,8 @@ class Child:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
         self._clock = Clock()
+        self._board = ChildBoard(self._say)
+        self._keeping = Keeping(self._app.client, self._board, self._app.settings.result_limit)
 
     def serve(self) -> None:
         """Jobs until the pipe closes."""
@@ -167,6 +171,8 @@ class Child:
                 return
             if "stop" in said:
                 self._stop(said["stop"])
+            elif "leave" in said:
+                self._keeping.leaving = True
             else:
                 self._orders.put(said)
 
@@ -189,7 +195,7 @@ class Child:
         around = Surroundings(
             self._app.catalog, self._main, self._app.middleware, self._app.settings.result_limit, self._clock.now,
             calls=Calls(self._app.guards, self._clock.now), connections=self._app.client.connections,
-            queues=self._app.queues,
+            queues=self._app.queues, keeping=self._keeping,
         )  # fmt: skip
         if not _plain(attempt):
             run_loop(self._attend(attempt, around))
@@ -220,6 +226,7 @@ class Child:
             leave_if_copy(self.pid, failure.traceback if failure is not None else "")
             with self._guard:
                 self._attempt = self._loop = None
+        self._board.flush()
         told = around.calls.dumped() if around.calls is not None else []
         self._say({"outcome": None if outcome is None else dumped(outcome), "busy": self._main.busy, "calls": told})
         self._answered = True

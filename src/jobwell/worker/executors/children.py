@@ -68,7 +68,12 @@ class Children:
         self.calls: Calls | None = None  # told what calls of resources came to
 
     async def run(
-        self, row: Claimed, claim_id: UUID, memory: int | None, begun: Callable[[], None] = lambda: None
+        self,
+        row: Claimed,
+        claim_id: UUID,
+        memory: int | None,
+        begun: Callable[[], None] = lambda: None,
+        progress: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> Outcome | None:
         """One attempt in a child.
 
@@ -81,6 +86,7 @@ class Children:
             claim_id: of its claim.
             memory: bytes that its process and what it has started may hold.
             begun: called on the loop once a child has taken the job: until then none of the job's time has passed.
+            progress: given what the job says of its progress, on a thread.
 
         Raises:
             Died: the child died of itself.
@@ -95,7 +101,7 @@ class Children:
                 waited = time.monotonic() - since
                 row, since = row._replace(remaining=row.remaining - waited), since + waited
             try:
-                return await self._run_in(kept, row, claim_id, memory, begun)
+                return await self._run_in(kept, row, claim_id, memory, (begun, progress))
             except NotTaken as error:
                 told = str(error)
                 log.warning("job %s (%s) goes to another child process; one did not take it: %s", row.id, row.task, error)
@@ -107,12 +113,23 @@ class Children:
         if kept is not None:
             kept.kill("its job is no longer ours")
 
+    def leave(self) -> None:
+        """The worker shuts down: jobs that can go on elsewhere may end."""
+        for kept in self._working.values():
+            self._threads.submit(partial(kept.say, orjson.dumps({"leave": True})))
+
     async def _run_in(
-        self, kept: Kept, row: Claimed, claim_id: UUID, memory: int | None, begun: Callable[[], None]
+        self,
+        kept: Kept,
+        row: Claimed,
+        claim_id: UUID,
+        memory: int | None,
+        hear: tuple[Callable[[], None], Callable[[dict[str, Any]], None]],
     ) -> Outcome | None:
         of = _name(row.id, claim_id)
         order = orjson.dumps({"of": of, "row": row._asdict(), "claim_id": claim_id, "now": self._now().timestamp()})
-        tell: Callable[[], object] = partial(asyncio.get_running_loop().call_soon_threadsafe, begun)
+        tell: Callable[[], object] = partial(asyncio.get_running_loop().call_soon_threadsafe, hear[0])
+        kept.told = hear[1]
         self._working[of] = kept
         terms = self.calls.terms() if self.calls is not None else {}
         exchange: asyncio.Future[Outcome | None] = self._threads.submit(lambda: kept.exchange(order, of, memory, tell))

@@ -63,6 +63,7 @@ class Kept:
         killed_for: why we killed it; empty where we did not.
         spoiled: it still runs something of a job whose attempt is over.
         calls: what calls of its last job told of resources.
+        told: given what its job says of its progress.
     """
 
     process: Any
@@ -72,6 +73,7 @@ class Kept:
     killed_for: str = ""
     spoiled: bool = False
     calls: list[dict[str, Any]] = field(default_factory=list)
+    told: Callable[[dict[str, Any]], None] = lambda _: None
     _talking: threading.Lock = field(default_factory=threading.Lock)
     _reaping: threading.Lock = field(default_factory=threading.Lock)
 
@@ -150,8 +152,8 @@ class Kept:
                 ready = wait([self.pipe, self.process.sentinel], LOOK if memory is not None or not taken else None)
                 if self.pipe in ready or (ready and self.pipe.poll()):
                     said = orjson.loads(self.pipe.recv_bytes())
-                    if "log" in said:
-                        relay(said["log"])
+                    if self._beside(said, of):
+                        pass
                     elif (said.get("of"), said.get("pid")) != (of, self.process.pid):
                         raise Misunderstood("it spoke of another job, or another process spoke for it")
                     elif "taken" in said:
@@ -171,6 +173,17 @@ class Kept:
                         self.kill("memory")
                         memory = None
         raise self._death(taken=taken)
+
+    def _beside(self, said: dict[str, Any], of: str) -> bool:
+        """Take in what is no answer; False: it is one."""
+        if "log" in said:
+            relay(said["log"])
+        elif "progress" in said:
+            if said.get("of") == of:  # and not of a thread that an earlier job has left behind
+                self.told(said["progress"])
+        else:
+            return False
+        return True
 
     def _death(self, *, taken: bool) -> Exception:
         self.reap(REAP)

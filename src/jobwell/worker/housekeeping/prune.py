@@ -63,6 +63,7 @@ class Prune:
         self._failed = failed
         self._walk = FIRST
         self._steps = (FIRST, "")
+        self._walks = {"checkpoints": FIRST, "progress": FIRST}
 
     async def tick(self) -> float:
         """One round. The next comes soon while there is more than fits into its time, or another one prunes."""
@@ -97,9 +98,10 @@ class Prune:
             None,
         )
         self._steps = step or (FIRST, "")
+        kept = await self._delete_kept()
         async with self._link.use() as conn:
             await arun(conn, self._upkeep.give_back(self._me))
-        return bool(looked or stepped) or expiring
+        return bool(looked or stepped) or expiring or kept
 
     async def _piece(self, program: Program[T]) -> T | None:
         """A small commit, under the lease. None: somebody else has it."""
@@ -113,6 +115,13 @@ class Prune:
             return None
         finally:
             program.close()
+
+    async def _delete_kept(self) -> bool:
+        """What ended jobs have kept for an attempt that will not come; True: the walk over one of the tables goes on."""
+        for table, after in self._walks.items():
+            looked = await self._piece(self._upkeep.delete_kept(table, after=after))
+            self._walks[table] = (looked[2] if looked is not None and looked[0] == PIECE else None) or FIRST
+        return any(after != FIRST for after in self._walks.values())
 
     async def _expire(self) -> bool:
         """Results whose time is over, in small commits; True: some are left for the next round, which comes soon."""

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from jobwell import App, InvalidArguments, PayloadTooLarge
+from jobwell import App, Dedup, InvalidArguments, PayloadTooLarge
 from jobwell.testing import Testbed, TestbedError
 from tests.testing.conftest import Shop
 
@@ -220,3 +220,22 @@ async def test_async_transactions(shop: Shop, app: App, bed: Testbed, database_u
         with app.within(conn):
             await shop.pay.aenqueue(1)
     assert shop.did == [("pay", 1, 1)]
+
+
+def test_equal_jobs_inline_run_once_while_the_first_stands_for_them(bed: Testbed) -> None:
+    ran: list[int] = []
+
+    @bed.app.task(name="windowed", dedup=Dedup("n", window="1h"))
+    def windowed(n: int) -> None:
+        ran.append(n)
+        assert not windowed.enqueue(n).created  # it stands for its key while it runs
+
+    @bed.app.task(name="one", dedup=Dedup("n"))
+    def one(n: int) -> None:
+        ran.append(n)
+
+    with bed.inline():
+        assert [windowed.enqueue(1).created, windowed.enqueue(1).created] == [True, False]
+        assert [one.enqueue(2).created, one.enqueue(2).created] == [True, True]  # the first is done at once
+        assert bed.app.enqueue_many([windowed.job(n) for n in (1, 3, 3)]).suppressed == [0, 2]
+    assert ran == [1, 2, 2, 3]

@@ -99,7 +99,9 @@ def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options:
     if options is not PLAIN and (options.dedup is not None or options.dedup_key is not None):
         _on_other_terms(job, spec, named, options)
     elif terms is not None:
-        keep_one(job, terms, dedup_key(spec, terms, named), options.run_after is not None)
+        job.dedup, job.dedup_key = terms, dedup_key(spec, terms, named)
+        if terms.wait and options.run_after is None:
+            job.delay = terms.wait
     return job
 
 

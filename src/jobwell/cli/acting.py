@@ -82,8 +82,7 @@ def act(
     if args:
         actions.check_edit(database, chosen, args, code)  # before anybody is asked
     held = actions.held(database, chosen) if verb == "quarantine.retry" else 0
-    if not yes:
-        _confirm(words[0], total, args, held)
+    _confirm(words[0], total, args, held, yes=yes)
     action = new_id()
     try:
         with stoppable(), click.progressbar(length=total, label=words[0], file=sys.stderr, hidden=total < 1000) as bar:
@@ -93,12 +92,12 @@ def act(
             )  # fmt: skip
     except (KeyboardInterrupt, click.Abort):
         return stop(database, action, by=by)
-    if held and done.finished and done.touched < total:
-        say(f"{total - done.touched:,} stay in the quarantine; `jobwell dedup list` names the jobs that stand for them", err=True)
-    return _report(done, words, output)
+    return _report(done, words, output, kept=total - done.touched if held and done.finished else 0)
 
 
-def _confirm(word: str, total: int, args: Mapping[str, Any] | None, held: int) -> None:
+def _confirm(word: str, total: int, args: Mapping[str, Any] | None, held: int, *, yes: bool) -> None:
+    if yes:
+        return
     what = f"{total:,} job(s)" + (f" with other arguments ({', '.join(sorted(args))})" if args else "")
     what += f" ({held:,} of them will be refused: equal jobs stand for them)" if held else ""
     if not sys.stdin.isatty():
@@ -165,8 +164,10 @@ def _ids(database: Any, jobs: Sequence[str]) -> list[Any]:
         return [_id(conn, database, job) for job in jobs]
 
 
-def _report(done: Any, words: Words, output: str) -> int:
+def _report(done: Any, words: Words, output: str, *, kept: int = 0) -> int:
     code = 0
+    if kept > 0:
+        say(f"{kept:,} stay in the quarantine; `jobwell dedup list` names the jobs that stand for them", err=True)
     if done.refused:
         missing = all(reason.startswith("there is no such job") for reason in done.refused.values())
         code = 3 if missing else 4

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from jobwell import App, Context, EnqueueError, Followed, Group, NotFound, Reject, SyncContext
+from jobwell import App, Context, Dedup, EnqueueError, Followed, Group, NotFound, Reject, SyncContext
 from jobwell.client.task import AsyncTask
 from jobwell.core.ids import new_id
 from jobwell.testing import Testbed
@@ -176,6 +176,23 @@ async def test_in_the_callers_transaction_of_async_code(
             await app.aenqueue_group([build.job(2)], then=send.job("y"))
     assert desk.states() == {"ready": 2, "waiting": 2}
     await app.aclose()
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_group_in_which_other_jobs_stand_for_equal_ones(
+    app: App, bed: Testbed, send: Send, told: dict[str, Followed], count: int
+) -> None:
+    @app.task(name="once", dedup=Dedup("n"))
+    async def once(n: int) -> None: ...
+
+    there = once.enqueue(0)
+    group = app.enqueue_group([*(once.job(n) for n in range(count)), once.job(1)], then=send.job("summary"))
+    assert group.jobs[0] == there.id
+    assert group.then.status() == "waiting"
+    bed.drain(until_empty=True)
+    assert told["summary"].succeeded == count
+    with pytest.raises(EnqueueError, match="cannot have a key"):
+        once.after(there).enqueue(7)
 
 
 async def test_on_a_connection_of_asyncpg(app: App, desk: Desk, database_url: str, build: Build, send: Send) -> None:

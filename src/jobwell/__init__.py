@@ -1,6 +1,7 @@
 """Background jobs for business applications on PostgreSQL: nothing lost, nothing blindly repeated, everything visible."""
 
 from jobwell.app import App
+from jobwell.client.handle import Group
 from jobwell.core.breaker import Breaker
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.dedup import Dedup
@@ -31,6 +32,7 @@ from jobwell.core.errors import (
     WaitTimeout,
 )
 from jobwell.core.failed import FailedJob
+from jobwell.core.follow import Followed
 from jobwell.core.job import NewJob
 from jobwell.core.limits import Limit, Rate, Tier
 from jobwell.core.outcome import Compensate, Reject, Retry, Snooze
@@ -62,6 +64,8 @@ __all__ = [
     "EnqueueError",
     "FailedJob",
     "Fixed",
+    "Followed",
+    "Group",
     "Happened",
     "InvalidArguments",
     "JobCancelled",

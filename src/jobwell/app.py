@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from jobwell import settings as setting
 from jobwell.client import correlation
 from jobwell.client.asking import Asking
+from jobwell.client.handle import Group
 from jobwell.client.quarantine import Deciding
 from jobwell.core.duration import Duration
 from jobwell.core.error_rules import ErrorKey
 from jobwell.core.error_rules import rules as error_rules
 from jobwell.core.error_table import Kind
 from jobwell.core.errors import DeclarationError, SettingsError
+from jobwell.core.follow import When, check_when
 from jobwell.core.job import NewJob
 from jobwell.core.limiting import Limiting
 from jobwell.core.queues import Queue, bounded
@@ -202,6 +204,37 @@ class App(Tasks, Limiting, Asking, Deciding):
     async def aenqueue_many(self, jobs: Iterable[NewJob], *, conn: Any | None = None, spread: Duration | None = None) -> Any:
         """As `enqueue_many`, for async code."""
         return await self.client.aput_many(jobs, conn, spread)
+
+    def enqueue_group(self, jobs: Iterable[NewJob], *, then: NewJob, when: When = "ended", conn: Any | None = None) -> Group:
+        """Store many jobs, and one that follows all of them: `app.enqueue_group(jobs, then=report.job(month=1))`.
+
+        All or nothing, as `enqueue_many`. The job behind the group reads in `ctx.followed` how many have succeeded, failed and
+        were cancelled. Behind an empty group it runs at once.
+
+        Args:
+            jobs: `task.job(…)` for each; a generator is read as it is stored.
+            then: the job that follows.
+            when: "ended" (the default): when all have ended, whatever way; being in the quarantine is an end. "succeeded": when
+                all have succeeded; while one waits in the quarantine it waits, and it is cancelled with any of them.
+            conn: as for `enqueue_many`.
+
+        Returns:
+            A Group: the ids in `jobs`, and in `then` the handle of the job that follows.
+
+        Raises:
+            As `enqueue_many`.
+        """
+        check_when(when)
+        group: Group = self.client.put_group(jobs, then, conn, ended=when == "ended")
+        return group
+
+    async def aenqueue_group(
+        self, jobs: Iterable[NewJob], *, then: NewJob, when: When = "ended", conn: Any | None = None
+    ) -> Group:
+        """As `enqueue_group`, for async code."""
+        check_when(when)
+        group: Group = await self.client.aput_group(jobs, then, conn, ended=when == "ended")
+        return group
 
     def within(self, connection: Any) -> AbstractContextManager[Any]:
         """Every enqueue inside goes through the caller's connection and commits or vanishes with its transaction.

@@ -9,7 +9,7 @@ from tests.architecture.helpers import SRC
 # fmt: off
 NAMES = [
     "App", "Backoff", "BatchTooLarge", "Breaker", "CannotTell", "CheckpointMismatch", "Compensate", "Conflict", "Context", "DeclarationError", "Dedup", "Delays", "DidNotHappen", "Duplicate", "EnqueueError", "FailedJob",
-    "Fixed", "Happened", "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
+    "Fixed", "Followed", "Group", "Happened", "InvalidArguments", "JobCancelled", "JobFailed", "JobwellError", "Limit", "Lock", "NewJob", "NotFound", "PayloadTooLarge",
     "Pool", "Pressure", "Progress", "Queue", "QueueFull", "Rate", "Reject", "ResourceUnavailable", "ResultError", "ResultExpired",
     "ResultMismatch", "ResultUnavailable", "Retries", "Retry", "SchemaMismatch", "SettingsError", "Snooze", "StoreError", "StoreUnavailable",
     "SyncContext", "Tasks", "Tier", "TransactionMisuse", "WaitTimeout",

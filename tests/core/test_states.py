@@ -22,7 +22,7 @@ def test_from_every_live_state_an_end_can_be_reached(state: State) -> None:
 
 
 def test_every_state_is_reached_by_a_job_that_was_enqueued() -> None:
-    assert _reached_from({State.SCHEDULED, State.READY}) == set(State)
+    assert _reached_from({State.SCHEDULED, State.READY, State.WAITING}) == set(State)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from jobwell.core.why import CAP, Facts, Held, Limited, explain
+from jobwell.core.why import CAP, Awaited, Facts, Held, Limited, explain
 
 NOW = datetime(2030, 1, 31, 12, 0, tzinfo=UTC)
 JOB, OTHER = UUID(int=1), UUID(int=2)
@@ -37,6 +37,9 @@ def codes(**changed: Any) -> list[str]:
         ({"state": "scheduled", "ready_at": None, "run_at": ago(-90)}, "not_due", ("1m30s", "12:01:30 UTC")),
         ({"state": "scheduled", "ready_at": None, "run_at": ago(4)}, "due", ("made ready",)),
         ({"state": "retrying", "run_at": ago(-30), "attempt": 3, "error_type": "ValueError", "error": "no"}, "retrying", ("30s", "ValueError no", "3 time(s)")),
+        ({"state": "waiting", "awaited": (Awaited(OTHER, "running", "build"),), "awaits": 1}, "follows", (f"{OTHER} (build), which is running", "jobs why")),
+        ({"state": "waiting", "awaited": (Awaited(OTHER, "failed", None),), "awaits": 1}, "follows_failed", (f"jobwell quarantine retry {OTHER}", "this one is cancelled")),
+        ({"state": "waiting"}, "follows", ("being released",)),
         (PAUSED, "paused", ("'bulk'", "olga", "10m", "month end", "jobwell queues resume bulk")),
         (PAUSED | {"pause": "*", "paused_until": ago(-60)}, "paused", ("All queues", "by itself at 2030-01-31 12:01:00 UTC", "resume '*'")),
         ({"live": 0, "serving": 0, "knowing": 0}, "no_worker", ("jobwell worker module:app",)),

@@ -88,6 +88,7 @@ async def test_the_overview_counts(store: Store, everywhere: dict[str, UUID]) ->
         "running": 1,
         "scheduled": 1,
         "retrying": 1,
+        "waiting": 0,
         "quarantined": 1,
         "finished in the last hour": 1,
     }

@@ -258,6 +258,8 @@ def refusal(verb: Verb, state: str | None) -> str:
         return f"it is {state}, and not in the quarantine"
     if state in ("ready", "running"):
         return f"it is {state}: it needs no retry"
+    if state == "waiting":
+        return "it waits for other jobs to end and has not run yet; `jobwell jobs why` names them"
     if state == "scheduled":
         return "it is scheduled and has not run yet"
     return f"it is {state}, which is final; enqueue a new job instead"

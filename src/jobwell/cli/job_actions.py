@@ -9,7 +9,7 @@ from jobwell.cli.acting import act, common_options
 
 @click.command()
 @click.argument("jobs", nargs=-1)
-@click.option("--state", type=click.Choice(["scheduled", "ready", "running", "retrying"]), help="Only in this state.")
+@click.option("--state", type=click.Choice(["waiting", "scheduled", "ready", "running", "retrying"]), help="Only in this state.")
 @common_options
 def cancel(jobs: tuple[str, ...], **given: Any) -> int:
     r"""Cancel JOBS: what waits is over at once, what runs is asked to stop. Needs only a URL.
@@ -57,10 +57,10 @@ def retry(jobs: tuple[str, ...], failed: bool, **given: Any) -> int:
 @click.command()
 @click.argument("jobs", nargs=-1)
 @click.option("--to", type=click.IntRange(-100, 100), required=True, metavar="PRIORITY", help="-100 to 100, higher first.")
-@click.option("--state", type=click.Choice(["scheduled", "ready", "retrying"]), help="Only in this state.")
+@click.option("--state", type=click.Choice(["waiting", "scheduled", "ready", "retrying"]), help="Only in this state.")
 @common_options
 def priority(jobs: tuple[str, ...], to: int, **given: Any) -> int:
-    r"""Give JOBS that wait another priority: scheduled, ready and retrying ones. Needs only a URL.
+    r"""Give JOBS that wait another priority: waiting, scheduled, ready and retrying ones. Needs only a URL.
 
     Name jobs by id (the beginning is enough), or choose by filters, or say --all; the exact number is shown and confirmed
     before anything happens. It holds from the next claim on, and for all attempts to come. Within a priority jobs keep their

@@ -39,7 +39,8 @@ ORIGINS = {
     "code": "code (our own)", "external": "external (another system)", "limits": "limits (one was reached)",
     "validation": "validation (data that does not fit)",
 }  # fmt: skip
-STATES = click.Choice(["scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
+STATES = click.Choice(["waiting", "scheduled", "ready", "running", "retrying", "succeeded", "cancelled", "failed"])
+FOLLOWED = ("live", "succeeded", "failed", "discarded", "cancelled")
 COLUMNS = ("id", "state", "task", "queue", "priority", "tenant", "attempt", "enqueued_at", "note")
 
 
@@ -154,6 +155,7 @@ def _id(conn: Any, database: Any, typed: str) -> UUID:
 
 def _print(found: dict[str, Any], events: list[Event]) -> None:
     trace, edits, kept = found.pop("traceback"), found.pop("edits"), found.pop("checkpoints")
+    before, behind, counts = found.pop("follows"), found.pop("followed_by"), found.pop("follow_counts")
     started, ended = found["started_at"], found["ended_at"]
     took = age((ended - started).total_seconds()) if started and ended else ""
     counters = ("failures", "crashes", "losses", "postponements")
@@ -169,6 +171,8 @@ def _print(found: dict[str, Any], events: list[Event]) -> None:
     ]  # fmt: skip
     facts((name, value) for name, value in rows if value not in (None, ""))
     _print_timeline(events)
+    _print_linked("It follows", before, sum(counts[name] for name in FOLLOWED))
+    _print_linked("It is followed by", behind, counts["behind"])
     if edits:
         console().print()
         table(
@@ -179,6 +183,13 @@ def _print(found: dict[str, Any], events: list[Event]) -> None:
         )
     if trace:
         say(f"\n{trace}")
+
+
+def _print_linked(title: str, jobs: list[dict[str, Any]], total: int) -> None:
+    if jobs:
+        console().print()
+        more = f" ({len(jobs)} of {total:,})" if total > len(jobs) else ""
+        table(f"{title}{more}", jobs, ("id", "state", "task"), "")
 
 
 def _print_timeline(events: list[Event]) -> None:

@@ -176,6 +176,7 @@ def size(value: float) -> str:
 
 _COLOURS = {
     "running": "cyan", "ready": "blue", "succeeded": "green", "failed": "red", "retrying": "yellow", "scheduled": "magenta",
+    "waiting": "magenta",
     "live": "green", "dead": "red", "draining": "yellow",
 }  # fmt: skip
 

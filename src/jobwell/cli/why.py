@@ -18,6 +18,7 @@ def why(job: str, output: str, database_url: str | None, schema: str | None) -> 
     \b
     Codes in JSON and CSV:
       not_due, due, retrying             it waits for its time
+      follows, follows_failed            it waits for another job to end, or for one in the quarantine
       paused                             its queue, or all of them, is held
       task_held, resource_held,
       tenant_held                        its task, something that it uses, or its tenant is held

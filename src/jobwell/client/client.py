@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Generator, Iterable, Mapping, Sized
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from psycopg.errors import UniqueViolation
 from jobwell.client import correlation, transactions
 from jobwell.client.connections import Connections
 from jobwell.client.guard import Guard, Way
-from jobwell.client.handle import Enqueued, Handle
+from jobwell.client.handle import Enqueued, Group, Handle
 from jobwell.client.pressure import Gauge, Tally
 from jobwell.client.transactions import Within
 from jobwell.core.catalog import Catalog
@@ -127,19 +128,26 @@ class Client:
             tally.forgive(job.queue, 1)
         return Handle(found.id, found.task, created=found.created, _client=self)
 
-    def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
-        """Store many jobs, all or nothing, in bounded memory."""
+    def put_many(
+        self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None, *, then: NewJob | None = None
+    ) -> Enqueued:
+        """Store many jobs, all or nothing, in bounded memory; `then` is stored with them and follows all of them."""
         borrowed = conn if conn is not None else transactions.current()
         if not self.gauge.limits:
-            return self._put_many(jobs, borrowed, spread)
+            return self._put_many(jobs, borrowed, spread, then)
         self.gauge.look(beside=borrowed is not None)
         with self.gauge.tally(at_once=spread is None) as tally:
-            return self._put_many(jobs, borrowed, spread, tally)
+            return self._put_many(jobs, borrowed, spread, then, tally)
 
     def _put_many(
-        self, jobs: Iterable[NewJob], borrowed: Any | None, spread: Duration | None, tally: Tally | None = None
+        self,
+        jobs: Iterable[NewJob],
+        borrowed: Any | None,
+        spread: Duration | None,
+        then: NewJob | None,
+        tally: Tally | None = None,
     ) -> Enqueued:
-        feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
+        feed = self._feed(jobs, spread, tally, eager=borrowed is not None, then=then)
         if borrowed is not None:
             self.vouch(borrowed).put(self._statements, feed)
             return _enqueued(feed, tally)
@@ -152,19 +160,26 @@ class Client:
             return _enqueued(feed, tally)
         raise told
 
-    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
+    async def aput_many(
+        self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None, *, then: NewJob | None = None
+    ) -> Enqueued:
         """As `put_many`, for async code."""
         borrowed = conn if conn is not None else transactions.current()
         if not self.gauge.limits:
-            return await self._aput_many(jobs, borrowed, spread)
+            return await self._aput_many(jobs, borrowed, spread, then)
         await self.gauge.alook(beside=borrowed is not None)
         with self.gauge.tally(at_once=spread is None) as tally:
-            return await self._aput_many(jobs, borrowed, spread, tally)
+            return await self._aput_many(jobs, borrowed, spread, then, tally)
 
     async def _aput_many(
-        self, jobs: Iterable[NewJob], borrowed: Any | None, spread: Duration | None, tally: Tally | None = None
+        self,
+        jobs: Iterable[NewJob],
+        borrowed: Any | None,
+        spread: Duration | None,
+        then: NewJob | None,
+        tally: Tally | None = None,
     ) -> Enqueued:
-        feed = self._feed(jobs, spread, tally, eager=borrowed is not None)
+        feed = self._feed(jobs, spread, tally, eager=borrowed is not None, then=then)
         if borrowed is not None:
             await (await self.avouch(borrowed)).put(self._statements, feed)
             return _enqueued(feed, tally)
@@ -177,13 +192,27 @@ class Client:
             return _enqueued(feed, tally)
         raise told
 
-    def _feed(self, jobs: Iterable[NewJob], spread: Duration | None, tally: Tally | None, *, eager: bool) -> Feed:
+    def put_group(self, jobs: Iterable[NewJob], then: NewJob, conn: Any | None, *, ended: bool) -> Group:
+        """Store many jobs and the one that follows all of them."""
+        then = _behind(then, ended=ended)
+        stored = self.put_many(jobs, conn, then=then)
+        return Group(stored, Handle(then.id, then.task, created=True, _client=self))
+
+    async def aput_group(self, jobs: Iterable[NewJob], then: NewJob, conn: Any | None, *, ended: bool) -> Group:
+        """As `put_group`, for async code."""
+        then = _behind(then, ended=ended)
+        stored = await self.aput_many(jobs, conn, then=then)
+        return Group(stored, Handle(then.id, then.task, created=True, _client=self))
+
+    def _feed(
+        self, jobs: Iterable[NewJob], spread: Duration | None, tally: Tally | None, *, eager: bool, then: NewJob | None
+    ) -> Feed:
         limit = self.database.settings.batch_limit
         if isinstance(jobs, Sized) and len(jobs) > limit:
             raise _too_many(limit)
         checked = _checked(jobs, limit)
         admitted = checked if tally is None else tally.each(checked)
-        return Feed(admitted, correlation.current(), eager=eager, spread=spread_of(spread, jobs))
+        return Feed(admitted, correlation.current(), eager=eager, spread=spread_of(spread, jobs), then=then)
 
     def pressure(self, queue: str) -> Pressure:
         """How full a queue is."""
@@ -316,6 +345,12 @@ def _told(feed: Feed, error: StoreError | UniqueViolation) -> Exception:
         told.__cause__ = error
         return told
     return error
+
+
+def _behind(then: NewJob, *, ended: bool) -> NewJob:
+    if not isinstance(then, NewJob):
+        raise EnqueueError(f"then={then!r:.200}: give task.job(…), with its arguments; nothing was enqueued")
+    return replace(then, ended=ended)
 
 
 def _too_many(limit: int) -> BatchTooLarge:

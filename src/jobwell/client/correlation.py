@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 
 from jobwell.core.errors import EnqueueError
+from jobwell.core.follow import KEY
 from jobwell.core.text import storable
 
 
@@ -44,7 +45,9 @@ def current() -> str | None:
     if held is None:
         return None
     if type(held) is not Within:
-        held = Within(orjson.dumps({**orjson.loads(held.meta or "{}"), "parent": str(held.id)}).decode(), held)
+        fields = {**orjson.loads(held.meta or "{}"), "parent": str(held.id)}
+        fields.pop(KEY, None)  # told to the job itself alone
+        held = Within(orjson.dumps(fields).decode(), held)
         _current.set(held)
     return held.encoded
 

@@ -2,17 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from jobwell.core.duration import Duration
+from jobwell.core.errors import EnqueueError
+from jobwell.core.follow import MOST
+from jobwell.core.job import NewJob
 
 if TYPE_CHECKING:
     from jobwell.client.client import Client
+    from jobwell.client.task import Task
     from jobwell.core.progress import Progress
     from jobwell.core.why import Because
 
+P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Handle(Generic[R]):
     _client: "Client"
 
     def status(self) -> str:
-        """The job's state now: scheduled, ready, running, retrying, succeeded, failed or cancelled.
+        """The job's state now: waiting, scheduled, ready, running, retrying, succeeded, failed or cancelled.
 
         Raises:
             NotFound: it is gone (its retention is over), or not committed yet.
@@ -149,6 +155,23 @@ class Handle(Generic[R]):
         found: R = (await results.await_all(self._client, [self], timeout))[0]
         return found
 
+    def then(self, task: "Task[P, S]", *args: P.args, **kwargs: P.kwargs) -> "Handle[S]":
+        """Enqueue what follows this job: `report.then(send, to=…)` is `send.after(report).enqueue(to=…)`.
+
+        Args:
+            task: of the job that follows; with options by `using`, or by `after(other, when="ended")` with more to wait for.
+            *args: its arguments.
+            **kwargs: its arguments.
+
+        Raises:
+            As `Task.after` and `Task.enqueue`.
+        """
+        return task.after(self).enqueue(*args, **kwargs)
+
+    async def athen(self, task: "Task[P, S]", *args: P.args, **kwargs: P.kwargs) -> "Handle[S]":
+        """As `then`, for async code."""
+        return await task.after(self).aenqueue(*args, **kwargs)
+
     def __repr__(self) -> str:
         return f"<job {self.id} of {self.task or 'some task'}>"
 
@@ -199,3 +222,45 @@ class Enqueued(Sequence[UUID]):
     def __repr__(self) -> str:
         also = f", {len(self.suppressed)} of them there already" if self.suppressed else ""
         return f"<{len(self)} jobs{also}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that were stored together, and the one that follows all of them.
+
+    Attributes:
+        jobs: the ids, in input order.
+        then: the job that follows.
+    """
+
+    jobs: Enqueued
+    then: Handle[Any]
+
+
+Followable = Handle[Any] | UUID | NewJob | Enqueued | Group
+
+
+def ids_of(jobs: "tuple[Followable, ...]") -> tuple[UUID, ...]:
+    """The ids of what a job shall follow, each once.
+
+    Raises:
+        EnqueueError: it is no job, or too many.
+    """
+    found: dict[UUID, None] = {}
+    for job in jobs:
+        if isinstance(job, UUID):
+            found[job] = None
+        elif isinstance(job, Handle | NewJob):
+            found[job.id] = None
+        elif isinstance(job, Enqueued):
+            found.update(dict.fromkeys(job))
+        elif isinstance(job, Group):
+            found[job.then.id] = None
+        else:
+            raise EnqueueError(f"after({job!r:.200}): give handles, ids, or what enqueue_many or enqueue_group has returned")
+    if len(found) > MOST:
+        raise EnqueueError(
+            f"after(…): {len(found):,} jobs, and one job may follow {MOST:,}; enqueue them as a group with one job behind it"
+            " (app.enqueue_group), and follow that one"
+        )
+    return tuple(found)

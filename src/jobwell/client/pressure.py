@@ -226,7 +226,7 @@ class Tally:
             QueueFull: its queue takes no more.
         """
         if job.queue in self._gauge.limits:
-            counts = self._at_once and not job.delay and job.run_at is None
+            counts = self._at_once and not job.delay and job.run_at is None and not job.after
             self._gauge.admit(job.queue, counts=counts)
             self._taken[job.queue] += counts
 

@@ -1,15 +1,17 @@
 """A declared task as the developer holds it: call it, or enqueue it."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
-from jobwell.client.handle import Handle
+from jobwell.client.handle import Followable, Handle, ids_of
 from jobwell.core import job as jobs
 from jobwell.core.context import Context, SyncContext
 from jobwell.core.dedup import Dedup
 from jobwell.core.duration import Duration
 from jobwell.core.errors import DeclarationError, TransactionMisuse
+from jobwell.core.follow import When, check_when
 from jobwell.core.job import NewJob, Options
 from jobwell.core.task import TaskSpec
 
@@ -124,7 +126,8 @@ class Task(Generic[P, R]):
                 transaction.
         """
         before = self._options
-        options = Options(
+        options = replace(
+            before,
             run_after=run_after if run_after is not None else before.run_after,
             priority=priority if priority is not None else before.priority,
             tenant=tenant if tenant is not None else before.tenant,
@@ -133,6 +136,31 @@ class Task(Generic[P, R]):
             dedup_key=dedup_key if dedup_key is not None else before.dedup_key,
         )
         return type(self)(self.spec, self._binding, options, conn if conn is not None else self._conn)
+
+    def after(self, *jobs: Followable, when: When | None = None) -> Self:
+        """The same task for jobs that wait until others have ended: `send.after(report).enqueue(to=…)`.
+
+        Its job is not claimed before. `run_after`, where it is a duration, and the deadline count from its release. Where a job
+        that it follows is cancelled or discarded, it is cancelled; while one waits in the quarantine, it waits.
+
+        Args:
+            *jobs: all of them: handles, ids, jobs that stand before it in the same `enqueue_many`, or what `enqueue_many` or
+                `enqueue_group` has returned. Of none at all, nothing is waited for.
+            when: "succeeded" (the default): all must have succeeded; "ended": also if they fail (being in the quarantine is an
+                end here) or are cancelled.
+
+        Raises:
+            EnqueueError: it is no job or no condition, or more than 10,000 of them; put those into a group.
+            NotFound: at the enqueue: one of them is nowhere. Nothing is stored.
+        """
+        if when is not None:
+            check_when(when)
+        options = replace(
+            self._options,
+            after=ids_of((*self._options.after, *jobs)),
+            ended=self._options.ended if when is None else when == "ended",
+        )
+        return type(self)(self.spec, self._binding, options, self._conn)
 
     def _bound(self) -> Binding:
         if self._binding.client is None:

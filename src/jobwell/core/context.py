@@ -14,6 +14,7 @@ from jobwell.core import log_fields
 from jobwell.core.checkpoint import Keeper, LocalKeeper
 from jobwell.core.duration import Duration, seconds
 from jobwell.core.errors import DeclarationError
+from jobwell.core.follow import Followed
 from jobwell.core.holding import AsyncHolds, Holding, Holds, PlainHolds
 from jobwell.core.ids import new_id
 from jobwell.core.steps import Check, Step, Stepping, declared, key_of
@@ -138,6 +139,11 @@ class _Attempt(Holds):
         if self._deadline_in is None:
             return None
         return max(0.0, self._deadline_in - (self._monotonic() - self._began))
+
+    @property
+    def followed(self) -> Followed:
+        """How the jobs ended that this one followed: `send.after(report)`, or the members of its group."""
+        return Followed.read(self._meta)
 
     @property
     def cancelled(self) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
-WAITING = "waiting"  # every state of a live job but running
+NOT_RUNNING = "not running"  # every other state of a live job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,7 @@ class Selection:
 
     Attributes:
         ids: only these.
-        state: of live jobs: scheduled, ready, running or retrying; or "waiting": all of them but running.
+        state: of live jobs: waiting, scheduled, ready, running or retrying; or "not running": all of them but running.
         reason: of failed jobs: why.
         fingerprint: of failed jobs: task, error and place in one.
         until: enqueued (of failed jobs: failed) no later than this. What comes, or fails again, meanwhile is not taken too.

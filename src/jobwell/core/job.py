@@ -34,6 +34,8 @@ class Options:
     deadline: Duration | None = None
     dedup: Dedup | Literal[False] | None = None
     dedup_key: str | None = None
+    after: tuple[UUID, ...] = ()
+    ended: bool | None = None
 
 
 PLAIN = Options()
@@ -48,6 +50,7 @@ class NewJob:
         delay: seconds from now until it is due, on the database clock; None where `run_at` is given.
         run_at: the moment it is due.
         dedup, dedup_key: what makes it the only one of its kind; None and empty: nothing does.
+        after: the jobs that it follows; ended: for their ends, whatever they are.
     """
 
     id: UUID
@@ -64,6 +67,8 @@ class NewJob:
     deadline: float
     dedup: Dedup | None = None
     dedup_key: str = ""
+    after: tuple[UUID, ...] = ()
+    ended: bool = False
 
 
 def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, payload_limit: int) -> NewJob:
@@ -93,7 +98,7 @@ def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options:
             raise EnqueueError(f"{spec.name}: {error.message}; nothing was enqueued") from None
     job = NewJob(
         new_id(), spec.name, spec.queue, rank, spec.gate, tenant, lock_key(spec, named) if spec.lock else "",
-        encoded.decode(), size, delay, run_at, deadline,
+        encoded.decode(), size, delay, run_at, deadline, after=options.after, ended=options.ended is True,
     )  # fmt: skip
     terms = spec.dedup
     if options is not PLAIN and (options.dedup is not None or options.dedup_key is not None):
@@ -102,6 +107,11 @@ def make(spec: TaskSpec, args: tuple[Any, ...], kwargs: dict[str, Any], options:
         job.dedup, job.dedup_key = terms, dedup_key(spec, terms, named)
         if terms.wait and options.run_after is None:
             job.delay = terms.wait
+    if job.after and job.dedup is not None:
+        raise EnqueueError(
+            f"{spec.name}: a job that follows others cannot have a key (dedup); give `using(dedup=False)`, or leave `after` out;"
+            " nothing was enqueued"
+        )
     return job
 
 

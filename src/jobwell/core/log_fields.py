@@ -20,4 +20,4 @@ def of_job(job: UUID, *, task: str, attempt: int, queue: str, tenant: str, carri
 
 def safe(carried: Mapping[str, Any]) -> dict[str, Any]:
     """What is carried, where a name is taken under `carried_<name>`."""
-    return {f"carried_{name}" if name in TAKEN else name: value for name, value in carried.items()}
+    return {f"carried_{name}" if name in TAKEN else name: value for name, value in carried.items() if not name.startswith("$")}

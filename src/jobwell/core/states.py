@@ -1,5 +1,7 @@
 """The states of a job, and which may follow which. docs/states.md is drawn from this table.
 
+waiting ──the others have ended──► ready, or scheduled
+
 scheduled ──due──► ready ──claim──► running ──► succeeded
     ▲                ▲                 │ ├────► cancelled
     │                └──── release ────┤ ├────► failed (quarantine, with a reason)
@@ -17,6 +19,7 @@ class State(StrEnum):
     READY = "ready"
     RUNNING = "running"
     RETRYING = "retrying"
+    WAITING = "waiting"  # for other jobs to end
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -35,10 +38,11 @@ class Reason(StrEnum):
     INVALID = "invalid"  # the payload does not fit the task
 
 
-LIVE: Final = frozenset({State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING})
+LIVE: Final = frozenset({State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING, State.WAITING})
 TERMINAL: Final = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    State.WAITING: frozenset({State.READY, State.SCHEDULED, State.CANCELLED}),
     State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
     State.READY: frozenset({State.RUNNING, State.CANCELLED}),
     State.RUNNING: frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.RETRYING, State.SCHEDULED, State.READY}),

@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 
 from jobwell.core.duration import text
+from jobwell.core.follow import KEY, Followed
 
 ACTIONS: Final = {
     "jobs.enqueue": "enqueued it by hand",
@@ -84,7 +85,10 @@ def timeline(
     """
     events = [_enqueued(found, actions)]
     attempts = found["attempts"]
-    if not any(row["next_at"] for row in attempts) and found["run_at"] - found["enqueued_at"] > _PATIENCE:
+    if found["meta"] and KEY in found["meta"]:
+        if not any(row["next_at"] for row in attempts) and (found["ended_at"] is None or found["run_at"] <= found["ended_at"]):
+            events.append(_released(found))
+    elif not any(row["next_at"] for row in attempts) and found["run_at"] - found["enqueued_at"] > _PATIENCE:
         paced = any(action.detail.get("pace") for action in actions)
         if found["ended_at"] is None or found["run_at"] <= found["ended_at"]:
             events.append(Event(found["run_at"], "due", "due, in its turn" if paced else "due, as its caller asked"))
@@ -113,6 +117,13 @@ def _enqueued(found: Mapping[str, Any], actions: Sequence[Action]) -> Event:
     words += " by hand" if hand else ""
     words += f", from job {parent}" if parent else ""
     return Event(came(found), "enqueued", words, {"by": by, "parent": parent})
+
+
+def _released(found: Mapping[str, Any]) -> Event:
+    told = Followed.read(found["meta"])
+    counts = ((told.succeeded, "succeeded"), (told.failed, "failed"), (told.cancelled, "cancelled"))
+    words = ", ".join(f"{count:,} {how}" for count, how in counts if count)
+    return Event(found["run_at"], "due", f"due, after what it followed: {words or 'nothing'}")
 
 
 def _attempt(row: Mapping[str, Any], workers: Mapping[UUID, str]) -> Iterator[Event]:

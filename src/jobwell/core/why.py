@@ -61,6 +61,15 @@ class Broken:
     by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A job whose end, or whose success, is waited for; failed: it is in the quarantine."""
+
+    id: UUID
+    state: str
+    task: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What the store says about a job and its surroundings, at `now`.
@@ -86,6 +95,7 @@ class Facts:
         holds: on its task, resources and tenant.
         limits: those that have no room.
         broken: breakers of its resources that are not closed.
+        awaited: the first of the jobs that it waits for; awaits: how many there are.
         pace_above, pace_lane: jobs a second that ended in its queue, and in its lane, in the last minutes; None: too few to tell.
     """
 
@@ -142,6 +152,8 @@ class Facts:
     broken: tuple[Broken, ...] = ()
     pace_above: float | None = None
     pace_lane: float | None = None
+    awaited: tuple[Awaited, ...] = ()
+    awaits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +170,8 @@ def explain(facts: Facts) -> list[Because]:
         return list(_running(facts))
     if facts.ended_at is not None:
         return [_ended(facts)]
+    if facts.state == "waiting":
+        return list(_follows(facts))
     if facts.state in ("scheduled", "retrying"):
         return [*_later(facts), *_hindered(facts)]
     found = [*_hindered(facts), *_queued(facts)]
@@ -212,6 +226,20 @@ def _later(facts: Facts) -> Iterator[Because]:
         )
     else:
         yield Because("not_due", f"It is not due yet: it becomes ready in {text(rest)}, at {_at(facts.run_at)}.")
+
+
+def _follows(facts: Facts) -> Iterator[Because]:
+    for one in facts.awaited:
+        what = f"It follows job {one.id}" + (f" ({one.task})" if one.task else "")
+        if one.state == "failed":
+            yield Because("follows_failed", f"{what}, which has failed: it waits until `jobwell quarantine retry {one.id}` has"
+                          " made that one succeed; if that one is discarded, this one is cancelled.")  # fmt: skip
+        else:
+            yield Because("follows", f"{what}, which is {one.state}; `jobwell jobs why {one.id}` tells more.")
+    if facts.awaits > len(facts.awaited):
+        yield Because("follows", f"It waits for {facts.awaits:,} jobs in all.")
+    if not facts.awaits:
+        yield Because("follows", "What it follows has ended at this moment: it is being released.")
 
 
 def _hindered(facts: Facts) -> Iterator[Because]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection, Connection
@@ -14,10 +15,10 @@ from psycopg.pq import TransactionStatus
 
 from jobwell.core.errors import Duplicate
 from jobwell.core.job import NewJob
-from jobwell.store import dedup
+from jobwell.store import dedup, follow
 from jobwell.store.copying import Rows, blocks, encoding_of, payload
 from jobwell.store.feed import Chunk, Feed
-from jobwell.store.jobs import insert
+from jobwell.store.jobs import columns_of, insert
 from jobwell.store.statements import OwnAsyncCursor, OwnCursor, Program, Query, Statements, aask, arun, ask, run
 
 VIOLATED = "jobs_dedup"  # the index of keys
@@ -25,20 +26,40 @@ VIOLATED = "jobs_dedup"  # the index of keys
 
 def few(statements: Statements, feed: Feed) -> Program[None]:
     """All of a small feed, in one statement."""
-    placed = yield from feed.placed(statements, feed.head)
-    yield from insert(statements, placed, feed.meta)
+    if feed.head:
+        placed = yield from feed.placed(statements, feed.head)
+        yield from insert(statements, placed, feed.meta)
 
 
-def _few_keyed(statements: Statements, feed: Feed) -> Program[None]:
-    placed = yield from feed.placed(statements, feed.head)
-    yield from feed.mixed(statements, placed)
+def _few_linked(statements: Statements, feed: Feed) -> Program[None]:
+    """A small feed with keys, or with what follows."""
+    if feed.has_keys:
+        placed = yield from feed.placed(statements, feed.head)
+        yield from feed.mixed(statements, placed)
+    else:
+        yield from few(statements, feed)
+    yield from behind(statements, feed)
+
+
+def behind(statements: Statements, feed: Feed) -> Program[None]:
+    """The job that follows all of them, in their transaction."""
+    then = feed.then
+    if then is None:
+        return
+    members = list(dict.fromkeys(UUID(bytes=bytes(feed.ids[at : at + 16])) for at in range(0, len(feed.ids), 16)))
+    if not members:
+        yield from insert(statements, [then], feed.meta)
+        return
+    mine = not feed.suppressed  # otherwise other jobs stand for some of them, which may end at any moment
+    yield from follow.check(statements, [then])
+    yield from follow.link(statements, then.id, members, mine=mine)
+    yield from follow.insert(statements, [then], columns_of([then]), feed.meta, members=len(members), fresh=not mine)
 
 
 def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
     """Insert all or nothing. Inside the caller's transaction this is a savepoint of it."""
-    if feed.small and not feed.has_keys:
-        if feed.head:
-            run(conn, few(statements, feed))
+    if feed.simple:
+        run(conn, few(statements, feed))
         return
     try:
         _put(conn, statements, feed)
@@ -50,7 +71,7 @@ def put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
 def _put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
     with conn.transaction():
         if feed.small:
-            run(conn, _few_keyed(statements, feed))
+            run(conn, _few_linked(statements, feed))
             return
         try:
             _copy(conn, statements, feed)
@@ -59,6 +80,7 @@ def _put(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                 with contextlib.suppress(psycopg.Error):
                     conn.wait(left)
             raise
+        run(conn, behind(statements, feed))
         if feed.queues:
             ask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
@@ -84,6 +106,8 @@ def _copy(conn: "Connection[Any]", statements: Statements, feed: Feed) -> None:
                 with cursor.copy(statements["jobs.copy_payloads"]) as copy:
                     for block in blocks(payload(job, encoding) for job in feed.large):
                         copy.write(block)
+        if feed.followers:
+            run(conn, insert(statements, feed.followers, feed.meta))
         feed.stored = len(feed.ids) // 16
 
 
@@ -119,9 +143,8 @@ def _copy_keyed(conn: "Connection[Any]", statements: Statements, feed: Feed, now
 
 async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
     """As `put`, on an async connection."""
-    if feed.small and not feed.has_keys:
-        if feed.head:
-            await arun(conn, few(statements, feed))
+    if feed.simple:
+        await arun(conn, few(statements, feed))
         return
     try:
         await _aput(conn, statements, feed)
@@ -133,7 +156,7 @@ async def aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed)
 async def _aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed) -> None:
     async with conn.transaction():
         if feed.small:
-            await arun(conn, _few_keyed(statements, feed))
+            await arun(conn, _few_linked(statements, feed))
             return
         try:
             await _acopy(conn, statements, feed)
@@ -142,6 +165,7 @@ async def _aput(conn: "AsyncConnection[Any]", statements: Statements, feed: Feed
                 with contextlib.suppress(psycopg.Error):
                     await conn.wait(left)
             raise
+        await arun(conn, behind(statements, feed))
         if feed.queues:
             await aask(conn, statements("jobs.wake", queues=sorted(feed.queues)))
 
@@ -167,6 +191,8 @@ async def _acopy(conn: "AsyncConnection[Any]", statements: Statements, feed: Fee
                 async with cursor.copy(statements["jobs.copy_payloads"]) as copy:
                     for block in blocks(payload(job, encoding) for job in feed.large):
                         await copy.write(block)
+        if feed.followers:
+            await arun(conn, insert(statements, feed.followers, feed.meta))
         feed.stored = len(feed.ids) // 16
 
 
@@ -210,9 +236,8 @@ def _left_open(conn: "Connection[Any] | AsyncConnection[Any]") -> PQGen[Any] | N
 
 def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
     """The same inside a caller's transaction, for any driver. An error undoes this call only, as with `put`."""
-    if feed.small and not feed.has_keys:
-        if feed.head:
-            yield from few(statements, feed)
+    if feed.simple:
+        yield from few(statements, feed)
         return
     yield statements("jobs.savepoint")
     try:
@@ -232,7 +257,7 @@ def by_arrays(statements: Statements, feed: Feed) -> Program[None]:
 
 def _by_pieces(statements: Statements, feed: Feed) -> Program[None]:
     if feed.small:
-        yield from _few_keyed(statements, feed)
+        yield from _few_linked(statements, feed)
         return
     yield from feed.begin(statements)
     for piece in feed.pieces():
@@ -244,6 +269,7 @@ def _by_pieces(statements: Statements, feed: Feed) -> Program[None]:
             yield from insert(statements, placed, feed.meta)
             feed.stored += len(piece)
     yield from feed.same(statements)
+    yield from behind(statements, feed)
 
 
 def _undo(statements: Statements) -> Iterator[Query]:

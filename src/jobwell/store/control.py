@@ -10,7 +10,7 @@ import orjson
 
 from jobwell.core.editing import Edit
 from jobwell.core.errors import Conflict, NotFound
-from jobwell.core.filters import WAITING, Selection
+from jobwell.core.filters import NOT_RUNNING, Selection
 from jobwell.core.ids import new_id
 from jobwell.core.ranks import rank_of
 from jobwell.core.text import check_storable
@@ -314,7 +314,7 @@ def _narrowed(verb: Verb, chosen: Selection) -> Selection:
     if verb == "jobs.retry":
         return replace(chosen, state="retrying")
     if verb == "jobs.priority" and chosen.state is None:
-        return replace(chosen, state=WAITING)
+        return replace(chosen, state=NOT_RUNNING)
     return chosen
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
+from typing import NoReturn
 from uuid import UUID
 
 from jobwell.core.errors import EnqueueError, TransactionMisuse
@@ -30,13 +31,18 @@ class Feed:
 
     Args:
         jobs: the stream.
+        then: the job that follows all of them, stored with them.
         eager: read a piece into memory before its COPY begins, because the stream itself may need the connection
             (a cursor of the caller's transaction); otherwise jobs are made while the server stores the earlier ones.
         spread: over which time they become due; None: each at its own.
     """
 
-    def __init__(self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool, spread: Spread | None = None) -> None:
+    def __init__(
+        self, jobs: Iterable[NewJob], meta: str | None, *, eager: bool, spread: Spread | None = None, then: NewJob | None = None
+    ) -> None:
         self._spread = spread
+        self.then = then
+        self.followers: list[NewJob] = []  # held back until the COPY of the jobs before them ends
         self._begun: datetime | None = None  # the database's time, from which a spread counts
         self.error: Exception | None = None
         stream = iter(jobs)
@@ -135,6 +141,8 @@ class Feed:
         self.keyed = None
         try:
             for count, job in enumerate(jobs, start=1):
+                if job.after:
+                    _refuse_behind_keys()
                 if job.dedup is not terms or job.task is not task:
                     if job.dedup is not None and job.dedup.prefix(job.task) not in self._scopes:
                         self.keyed = job  # whose turn is to be waited for
@@ -150,6 +158,11 @@ class Feed:
             self.error = error
             raise
         self.ended = True
+
+    @property
+    def simple(self) -> bool:
+        """Whether one statement stores all of it."""
+        return self.small and not self.has_keys and self.then is None and not any(job.after for job in self.head)
 
     def begin(self, statements: Statements) -> Program[None]:
         """Note which transaction of the caller's this is."""
@@ -200,17 +213,26 @@ class Feed:
     def rows(self, now: datetime, encoding: str) -> Iterator[bytes]:
         """The rows of one COPY: to the end of the stream, of the piece, or of the room for large payloads."""
         row = Rows(now, self.meta, self.queues, encoding).row
-        self.head, self.large = [], []
+        self.head, self.large, self.followers = [], [], []
         spread, piece = self._spread, self._piece()
         if spread is not None:
             piece = (spread.place(job, now) for job in piece)
         if self.eager:
-            for job in self._take(list(piece)):
-                yield row(job)
+            yield from map(row, self._at_once(self._take(list(piece))))
             return
+        yield from map(row, self._at_once(self._noted(piece)))
+
+    def _noted(self, piece: Iterable[NewJob]) -> Iterator[NewJob]:
         for job in piece:
             self.ids += job.id.bytes
-            yield row(job)
+            yield job
+
+    def _at_once(self, piece: Iterable[NewJob]) -> Iterator[NewJob]:
+        for job in piece:
+            if job.after:
+                self.followers.append(job)
+            else:
+                yield job
 
     def _piece(self) -> Iterator[NewJob]:
         size = 0
@@ -222,6 +244,8 @@ class Feed:
                 if job.size > INLINE:
                     self.large.append(job)
                     size += job.size
+                elif job.after:
+                    size += job.size + 100 * len(job.after)
                 yield job
                 if size > LARGE_BYTES or (self.eager and count == PIECE):
                     return
@@ -229,6 +253,13 @@ class Feed:
             self.error = error
             raise
         self.ended = True
+
+
+def _refuse_behind_keys() -> NoReturn:
+    raise EnqueueError(
+        f"a call of {SMALL} jobs or more takes jobs that follow others only before the first one that has a key (dedup): give"
+        " them to a call of their own; nothing was enqueued"
+    )
 
 
 class Chunk:

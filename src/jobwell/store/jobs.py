@@ -15,7 +15,7 @@ from jobwell.core.marks import Lane, Mark
 from jobwell.core.outcome import Cancelled, Crashed, Expiring, Failed, Released, Retrying, Snoozed, Succeeded
 from jobwell.core.ranks import rank_of
 from jobwell.core.task import TaskSpec
-from jobwell.store import results
+from jobwell.store import follow, results
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Query, Statements
 
@@ -86,17 +86,29 @@ class ClaimRequest:
 
 def insert(statements: Statements, jobs: Sequence[NewJob], meta: str | None) -> Program[None]:
     """Put jobs in, in the order given, and wake a waiting worker."""
-    if len(jobs) == 1 and jobs[0].size <= INLINE:
+    if len(jobs) == 1 and jobs[0].size <= INLINE and not jobs[0].after:
         yield Query(statements["jobs.insert_one"], _one(jobs[0], meta))
         return
-    yield statements(
-        "jobs.insert_many",
-        id=[job.id for job in jobs], queue=[job.queue for job in jobs], task=[job.task for job in jobs],
-        rank=[job.rank for job in jobs], gate=[job.gate for job in jobs], tenant=[job.tenant for job in jobs],
-        lock_key=[job.lock_key for job in jobs], bytes=[job.size for job in jobs], args=[job.args for job in jobs],
-        run_at=[job.run_at for job in jobs], delay=[job.delay for job in jobs], deadline=[job.deadline for job in jobs],
-        inline=INLINE, meta=meta,
-    )  # fmt: skip
+    followers = [job for job in jobs if job.after]
+    if followers:
+        rest = [job for job in jobs if not job.after]
+        yield from follow.check(statements, followers, but=rest)
+        if rest:
+            yield from insert(statements, rest, meta)
+        yield from follow.insert(statements, followers, columns_of(followers), meta)
+        return
+    yield statements("jobs.insert_many", **columns_of(jobs), meta=meta)
+
+
+def columns_of(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    """What each job has, as arrays: no parameter per row."""
+    return {
+        "id": [job.id for job in jobs], "queue": [job.queue for job in jobs], "task": [job.task for job in jobs],
+        "rank": [job.rank for job in jobs], "gate": [job.gate for job in jobs], "tenant": [job.tenant for job in jobs],
+        "lock_key": [job.lock_key for job in jobs], "bytes": [job.size for job in jobs], "args": [job.args for job in jobs],
+        "run_at": [job.run_at for job in jobs], "delay": [job.delay for job in jobs], "deadline": [job.deadline for job in jobs],
+        "inline": INLINE,
+    }  # fmt: skip
 
 
 def _one(job: NewJob, meta: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import orjson
 from jobwell.core import timeline as timelines
 from jobwell.core.errors import NotFound
 from jobwell.core.timeline import Action, Event
-from jobwell.store import checkpoints, steps
+from jobwell.store import checkpoints, follow, steps
 from jobwell.store.statements import Program, Statements
 
 CAP = 100_000
@@ -122,6 +122,9 @@ def one(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
     found["attempts"] = _named(ATTEMPT_COLUMNS, attempts)
     found["progress"] = (yield from checkpoints.progress(statements, [job])).get(job)
     found["checkpoints"] = [kept._asdict() for kept in (yield from checkpoints.of_job(statements, job))]
+    found["follows"] = [{"id": row.id, "state": row.now, "task": row.task} for row in (yield from follow.before(statements, job))]
+    found["followed_by"] = [row._asdict() for row in (yield from follow.behind(statements, job))]
+    found["follow_counts"] = (yield from follow.counts(statements, job))._asdict()
     found["edits"] = _named(EDIT_COLUMNS, (yield statements("quarantine.edits", id=job)))
     del found["place"]
     return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobwell.core.duration import text
-from jobwell.store import audit, checkpoints, dedup, limits, quarantine, results, steps
+from jobwell.store import audit, checkpoints, dedup, follow, limits, quarantine, results, steps
 from jobwell.store.statements import Program, Statements
 
 PIECE = 1000
@@ -83,6 +83,7 @@ class UpkeepVerbs:
         finished = yield self._statements("upkeep.delete_old_finished", seconds=seconds, limit=PIECE)
         attempts = yield self._statements("upkeep.delete_old_attempts", seconds=seconds, limit=PIECE)
         yield self._statements("upkeep.delete_old_edits", seconds=seconds, limit=PIECE)
+        yield from follow.forget(self._statements, seconds=seconds, limit=PIECE)
         return int(finished[0][0]), int(attempts[0][0])
 
     def discard_old(self, *, seconds: float) -> Program[int]:

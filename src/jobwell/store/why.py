@@ -5,17 +5,20 @@ from typing import Any
 from uuid import UUID
 
 from jobwell.core.errors import NotFound
-from jobwell.core.why import CAP, Because, Facts, explain
-from jobwell.store import breakers, limits
+from jobwell.core.why import CAP, Awaited, Because, Facts, explain
+from jobwell.store import breakers, follow, limits
 from jobwell.store.statements import Program, Statements
 
 SLOTS = ("slots", "busy", "pooled", "cost", "fitting", "heavy", "held", "held_why")
 KEY = ("skips", "key_wait", "before", "before_state")
-LATER = {*SLOTS[2:], *KEY, "tenant", "holds", "limits", "broken", "pace_above", "pace_lane"}  # found by statements of their own
+LATER = {  # found by statements of their own
+    *SLOTS[2:], *KEY, "tenant", "holds", "limits", "broken", "pace_above", "pace_lane", "awaited", "awaits",
+}  # fmt: skip
 _NAMES = (*(field.name for field in dataclasses.fields(Facts) if field.name not in LATER), "tenant")
 PAGES = 256  # of the youngest finished jobs, looked at for their pace
 LATELY = 300.0
 ENOUGH = 5  # jobs for a pace
+SHOWN = 5  # of those that it waits for
 
 
 def facts(statements: Statements, job: UUID) -> Program[Facts]:
@@ -31,6 +34,8 @@ def facts(statements: Statements, job: UUID) -> Program[Facts]:
     if found["ended_at"] is None and found["state"] != "running":
         found["holds"] = yield from limits.holding(statements, job)
         found["broken"] = yield from breakers.before(statements, job)
+    if found["state"] == "waiting":
+        found |= yield from _awaited(statements, job)
     if found["state"] == "ready":
         (slots,) = yield statements("why.slots", id=job)
         if slots[3] is not None:  # it is still there
@@ -50,6 +55,17 @@ def reasons(statements: Statements, job: UUID) -> Program[list[Because]]:
         NotFound: it is nowhere.
     """
     return explain((yield from facts(statements, job)))
+
+
+def _awaited(statements: Statements, job: UUID) -> Program[dict[str, Any]]:
+    counts = yield from follow.counts(statements, job)
+    before = yield from follow.before(statements, job, limit=SHOWN)
+    there = tuple(
+        Awaited(one.id, one.now, one.task)
+        for one in before
+        if one.state == "live" or (one.state == "failed" and not counts.ended)
+    )
+    return {"awaited": there, "awaits": counts.live + (0 if counts.ended else counts.failed)}
 
 
 def _pace(statements: Statements, found: dict[str, Any]) -> Program[tuple[float | None, float | None]]:

@@ -51,19 +51,27 @@ class InlineClient(Client):
             await self.bed.astored([handle.id], borrowed)
         return handle
 
-    def put_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
+    def put_many(
+        self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None, *, then: NewJob | None = None
+    ) -> Enqueued:
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
-        ids = super().put_many(jobs, conn, spread)
-        self.bed.stored(ids.made(), borrowed)
+        ids = super().put_many(jobs, conn, spread, then=then)
+        self.bed.stored(_with(ids.made(), then), borrowed)
         return ids
 
-    async def aput_many(self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None) -> Enqueued:
+    async def aput_many(
+        self, jobs: Iterable[NewJob], conn: Any | None, spread: Duration | None = None, *, then: NewJob | None = None
+    ) -> Enqueued:
         """As any client, and then what inline mode does."""
         borrowed = conn if conn is not None else transactions.current()
-        ids = await super().aput_many(jobs, conn, spread)
-        await self.bed.astored(ids.made(), borrowed)
+        ids = await super().aput_many(jobs, conn, spread, then=then)
+        await self.bed.astored(_with(ids.made(), then), borrowed)
         return ids
+
+
+def _with(ids: Iterable[UUID], then: NewJob | None) -> list[UUID]:
+    return [*ids] if then is None else [*ids, then.id]
 
 
 class Inline:

@@ -72,13 +72,13 @@ select id from chosen;
 -- name: count_live
 select count(*) from jobwell.jobs j
  where (:until::timestamptz is null or j.enqueued_at <= :until) and (:ids::uuid[] is null or j.id = any (:ids))
-   and (:state::text is null or j.state = :state or (:state = 'waiting' and j.state <> 'running')) and (:queue::text is null or j.queue = :queue)
+   and (:state::text is null or j.state = :state or (:state = 'not running' and j.state <> 'running')) and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant);
 
 -- name: pick_live
 select j.id from jobwell.jobs j
  where (:until::timestamptz is null or j.enqueued_at <= :until) and (:ids::uuid[] is null or j.id = any (:ids))
-   and (:state::text is null or j.state = :state or (:state = 'waiting' and j.state <> 'running')) and (:queue::text is null or j.queue = :queue)
+   and (:state::text is null or j.state = :state or (:state = 'not running' and j.state <> 'running')) and (:queue::text is null or j.queue = :queue)
    and (:task::text is null or j.task = :task) and (:tenant::text is null or j.tenant = :tenant)
    and j.id > :after
  order by j.id limit :limit;

@@ -18,7 +18,7 @@ select q.queue,
 
 -- name: states
 select s.state, (select count(*) from (select from jobwell.jobs j where j.state = s.state limit :cap) c) as jobs
-  from unnest(array['ready', 'running', 'scheduled', 'retrying']) s(state)
+  from unnest(array['ready', 'running', 'scheduled', 'retrying', 'waiting']) s(state)
 union all
 select 'quarantined', count(*) from (select from jobwell.quarantine limit :cap) c
 union all

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 from psycopg import Connection
 
@@ -63,7 +64,7 @@ def _stream(count: int) -> Iterator[dict[str, Any]]:
         yield {"employee_id": number, "department": "Sales", "email": f"user{number}@example.com"}
 
 
-def _store(app: App, conn: "Connection[Any]", count: int) -> tuple[Any, float, int]:
+def _store(app: App, conn: "Connection[Any]", count: int, *, traced: bool = True) -> tuple[Any, float, int]:
     mass = app.bulk("mass", item=Employee, key="employee_id")
 
     @mass.stage(chunk=500)
@@ -73,7 +74,8 @@ def _store(app: App, conn: "Connection[Any]", count: int) -> tuple[Any, float, i
     run = mass.start(seal=False)
     run = mass.run(run.id)
     run.add(_stream(1))
-    tracemalloc.start()
+    if traced:
+        tracemalloc.start()  # it makes everything several times as slow
     began = time.monotonic()
     assert run.add(_stream(count)) == count - 1
     took = time.monotonic() - began
@@ -92,9 +94,10 @@ def test_storing_takes_a_bounded_room(app: App, conn: "Connection[Any]") -> None
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_million_items(app: App, conn: "Connection[Any]") -> None:
-    run, rate, peak = _store(app, conn, 1_000_000)
-    assert peak < 8_000_000
-    assert rate > 10_000  # with tracemalloc, which makes it several times as slow
+    before = psutil.Process().memory_info().rss
+    run, rate, _ = _store(app, conn, 1_000_000, traced=False)
+    assert psutil.Process().memory_info().rss - before < 40_000_000
+    assert rate > 15_000  # on a machine that does other things; at rest it is to be 50,000
     conn.execute(
         "insert into run_states (run_id, no, stage, state, code)"
         " select run_id, no, 0, case when no % 20 = 0 then 'failed' else 'done' end, 'locked' from run_items"

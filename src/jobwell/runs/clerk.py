@@ -50,6 +50,7 @@ class Clerk:
         self._at_work: Counter[UUID] = Counter()  # jobs of each run that are loaded and not closed
         self._since: Counter[UUID] = Counter()  # items recorded since the run was moved on from here
         self._soon: asyncio.Task[None] | None = None
+        self._turns: set[asyncio.Task[None]] = set()
 
     async def load(self, job: UUID, run: UUID, stage: int, spans: Sequence[Sequence[int]]) -> list[Loaded]:
         """The open items of a job."""
@@ -130,26 +131,38 @@ class Clerk:
             rest = [one for _, given, _ in batch for one in given]
             try:
                 told = await self._patiently(lambda ended=ended, rest=rest: store.record(self._client.statements, ended, rest))
-                await self._turn(Counter(one.run for one in ended), [items[0].run for items, _, _ in batch])
             except BaseException as error:  # noqa: BLE001  as above
                 _tell(error, [future for _, _, future in batch])
                 continue
-            for _, _, future in batch:
-                if not future.done():
-                    future.set_result(told)
+            futures = [future for _, _, future in batch]
+            due = self._due(Counter(one.run for one in ended), [items[0].run for items, _, _ in batch])
+            if due:  # one of the jobs waits for the turns, so that they are part of its work; the others go on
+                self._turns.add(task := asyncio.get_running_loop().create_task(self._turn(due, futures.pop(), told)))
+                task.add_done_callback(self._turns.discard)
+            _give(told, futures)
 
-    async def _turn(self, recorded: Counter[UUID], jobs: Sequence[UUID]) -> None:
-        """Move runs on: at once where nothing else of theirs is at work here, else after so many items or so long."""
+    def _due(self, recorded: Counter[UUID], jobs: Sequence[UUID]) -> list[UUID]:
+        """Which runs are to be moved on now: where nothing else of theirs is at work here, or so many items have come together.
+
+        The others follow a moment later.
+        """
         self._since.update(recorded)
         ending = Counter(jobs)
-        for run in recorded:
-            if self._since[run] >= TURN_AFTER or self._at_work[run] <= ending[run]:
-                await self._turn_now(run)
+        due = [run for run in recorded if self._since[run] >= TURN_AFTER or self._at_work[run] <= ending[run]]
+        for run in due:
+            del self._since[run]
         if self._since and self._soon is None:
             self._soon = asyncio.get_running_loop().create_task(self._turn_soon())
+        return due
+
+    async def _turn(self, runs: Sequence[UUID], future: "asyncio.Future[Told]", told: Told) -> None:
+        try:
+            for run in runs:
+                await self._turn_now(run)
+        finally:
+            _give(told, [future])
 
     async def _turn_now(self, run: UUID) -> None:
-        self._since.pop(run, None)
         try:
             await self.ask(store.turn(self._client.statements, run))
         except Exception as error:  # noqa: BLE001  housekeeping does it in a moment
@@ -158,7 +171,9 @@ class Clerk:
     async def _turn_soon(self) -> None:
         await asyncio.sleep(TURN_WITHIN)
         self._soon = None
-        for run in list(self._since):
+        runs = list(self._since)
+        self._since.clear()
+        for run in runs:
             await self._turn_now(run)
 
     async def _patiently(self, make: Any) -> Any:
@@ -172,6 +187,12 @@ class Clerk:
                     raise
                 log.warning("the items of runs wait for the store: %s", error)
             await asyncio.sleep(PAUSE)
+
+
+def _give(told: Told, futures: "Sequence[asyncio.Future[Told]]") -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(told)
 
 
 def _tell(error: BaseException, futures: Sequence["asyncio.Future[Any]"]) -> None:

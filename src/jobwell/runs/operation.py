@@ -30,7 +30,7 @@ T = TypeVar("T")
 OnBad = Literal["stop", "skip"]
 When = Literal["any", "all_done"]
 Decorator = Callable[[Callable[..., Any]], Part]
-ROOM_ITEMS, ROOM_CHUNKS = 500, 64
+ROOM_ITEMS, ROOM_CHUNKS = 1000, 64
 LONGEST_KEY = 200
 LARGEST_CHUNK = 10_000
 
@@ -107,7 +107,7 @@ class Operation(Generic[P, T]):
             fn: the function, where the decorator stands without brackets.
             chunk: so many items are one job; 0: each item is a job of its own.
             after: the stage before it: an item comes here as soon as it is done there (default: items come at once).
-            window: jobs that are enqueued at once at the most, so that a large run does not fill the queue (default: 500, or 64
+            window: jobs that are enqueued at once at the most, so that a large run does not fill the queue (default: 1,000, or 64
                 chunks).
             **options: of a task: queue (default "bulk"), priority, timeout, deadline, retry, resources, concurrency, rate,
                 limits, errors, owner, cost, on_lost.

@@ -31,6 +31,7 @@ from jobwell.tasks import Tasks
 if TYPE_CHECKING:
     from jobwell.core.events import Event
     from jobwell.core.letter import Report
+    from jobwell.runs.run import Runs
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 R = TypeVar("R", bound=Callable[["Report"], Any])
@@ -94,6 +95,13 @@ class App(Tasks, Limiting, Asking, Deciding):
         from jobwell.client.client import Client
 
         return Client(self.database, self.catalog, self.bounded_queues)
+
+    @cached_property
+    def runs(self) -> "Runs":
+        """The runs of its bulk operations: `app.runs.get(id)`, `list()`, `deliver(token, state)`."""
+        from jobwell.runs.run import Runs
+
+        return Runs(lambda: self.client)
 
     @property
     def bounded_queues(self) -> Mapping[str, Queue]:

@@ -131,6 +131,7 @@ class Settings:
     batch_limit: int = _setting(1_000_000, "the most jobs in one call of enqueue_many", _whole)
     result_limit: int = _setting(256 * 1024, "the largest result of one job", _whole)
     retention: float = _setting(7 * 86400.0, "how long finished jobs and their results are kept", _duration)
+    runs_keep: float = _setting(90 * 86400.0, "how long runs are kept after their end", _duration)
     quarantine_keep: float = _setting(0.0, "failed jobs older than this are given up by themselves; 0: never", _duration)
     smtp_url: str = _setting(
         "", "where workers hand over reports as mail: smtp://… or smtps://…; empty: no mail", _smtp, secret=True
@@ -148,6 +149,7 @@ class Settings:
             ("processes", 1, 64), ("slots", 1, 10_000), ("children", 1, 256), ("lease", 2, 3600), ("grace", 0, 86400),
             ("poll", 0.01, 60), ("payload_limit", 1024, 64 * 1024 * 1024), ("result_limit", 1024, 64 * 1024 * 1024),
             ("hang", 10, 86400), ("retention", 3600, 3660 * 86400), ("unknown_after", 60, 3660 * 86400),
+            ("runs_keep", 3600, 3660 * 86400),
             ("quarantine_keep", 3600 if self.quarantine_keep else 0, 3660 * 86400),
             ("batch_limit", 1, 1_000_000_000), ("connect_timeout", 1, 600), ("statement_timeout", 1, 3600),
             ("transaction_pool", 1, 1000),

@@ -1,7 +1,7 @@
 """Where tasks are declared: the decorator, and Tasks to declare apart from an app."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from jobwell.client.task import AsyncTask, Binding, Task
 from jobwell.core.catalog import Catalog
@@ -18,6 +18,11 @@ from jobwell.core.task import Lock, OnLeaseLost, OnLost, TaskSpec, Upgrade, decl
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
+B = TypeVar("B")
+
+if TYPE_CHECKING:
+    from jobwell.runs.operation import Operation
 
 
 class Decorator(Protocol):
@@ -138,6 +143,31 @@ class Tasks:
             return (AsyncTask if spec.coroutine else Task)(spec, self.binding)
 
         return decorate if fn is None else decorate(fn)
+
+    def bulk(
+        self,
+        name: str,
+        *,
+        params: type[A] | None = None,
+        item: type[B] | None = None,
+        key: "str | Callable[[B], Any]",
+        version: int = 1,
+    ) -> "Operation[A, B]":
+        """Declare a bulk operation: many items, each with its state in every stage (docs/runs.md).
+
+        Args:
+            name: of the operation, such as "hr.transfer"; its tasks are called `name.function`.
+            params: the type of what a start is given: a pydantic model, a dataclass, a typed dict (default: none).
+            item: the type of an item (default: a plain dict).
+            key: the field that tells items apart, or a function of the item: of two with the same key the second is left out.
+            version: of the declaration; shown with its runs.
+
+        Raises:
+            DeclarationError: at import, with what would be right.
+        """
+        from jobwell.runs.operation import Operation
+
+        return Operation(self, name, params=params, item=item, key=key, version=version)
 
     def accept(self, spec: TaskSpec) -> None:
         """Take a task into the catalog."""

@@ -28,6 +28,9 @@ class Fleet:
         log: collects what the processes say.
     """
 
+    target = "tests.crash.app_under_test:app"
+    queues = "default"
+
     def __init__(self, url: str, schema: str, conn: "Connection[Any]", log: Path) -> None:
         self.url = url
         self.schema = schema
@@ -62,8 +65,8 @@ class Fleet:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBWELL_")}
         given = {"lease": f"{LEASE}s", "grace": "2s", "database_url": self.url, "schema": self.schema, **settings}
         clean |= {f"JOBWELL_{name.upper()}": str(value) for name, value in given.items()} | dict(environ)
-        command = [sys.executable, "-m", "jobwell", "worker", "tests.crash.app_under_test:app", "--processes", str(processes),
-                   "--slots", str(slots), "--queues", "default", "--log", "text"]  # fmt: skip
+        command = [sys.executable, "-m", "jobwell", "worker", self.target, "--processes", str(processes),
+                   "--slots", str(slots), "--queues", self.queues, "--log", "text"]  # fmt: skip
         with self.log.open("ab") as log:
             supervisor = subprocess.Popen(command, env=clean, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.started.append(supervisor)

@@ -79,6 +79,7 @@ class _Attempt(Holds):
         "_stepped",
         "_steps",
         "attempt",
+        "claim_id",
         "id",
         "queue",
         "task",
@@ -99,8 +100,10 @@ class _Attempt(Holds):
         calls: Calling | None = None,
         steps: Callable[[], Stepping] | None = None,
         holding: Callable[[], Holding] | None = None,
+        claim_id: UUID | None = None,
     ) -> None:
         self.id = id
+        self.claim_id = claim_id  # the fence of what this attempt writes; None where there is no worker
         self.task = task
         self.queue = queue
         self.tenant = tenant

@@ -15,7 +15,7 @@ import jobwell
 from jobwell.app import App
 from jobwell.core.ids import new_id
 from jobwell.core.outcome import Cancelled, Committed, Expiring, Failed, Outcome, Released, Retrying, Snoozed, Succeeded
-from jobwell.store import limits, steps
+from jobwell.store import limits, runs, steps
 from jobwell.store.jobs import Claimed, ClaimRequest, JobVerbs
 from jobwell.store.link import Link
 from jobwell.store.statements import aask, arun, run
@@ -80,6 +80,7 @@ class Runner:
         self._finisher = Finisher(self._jobs, link, largest=1, stored=lambda _: None, soon=lambda: None, board=self._board)
         self._tasks = [spec.name for spec in app.catalog]
         self._followed = any(spec.on_failed for spec in app.catalog)
+        self._runs = any("bulk_run" in spec.signature.parameters for spec in app.catalog)
         self._worker = new_id()
 
     @asynccontextmanager
@@ -113,6 +114,8 @@ class Runner:
                 pass
             await arun(conn, self._workers.bury(self._worker))
             await self._rescue(conn)
+            if self._runs:
+                await self._move_runs(conn)
 
     async def go_on_undoing(self) -> bool:
         """Where a step is undone the one before it follows. True: there was such a step."""
@@ -122,6 +125,11 @@ class Runner:
     async def _rescue(self, conn: "AsyncConnection[Any]") -> None:
         while await arun(conn, self._workers.rescue(limit=PIECE, bound=LOSSES_BOUND)) >= PIECE:
             pass
+
+    async def _move_runs(self, conn: "AsyncConnection[Any]") -> None:
+        statements = self._app.database.statements
+        for found, _ in await arun(conn, runs.to_look_at(statements, every=0, still=LEASE)):
+            await arun(conn, runs.turn(statements, found))
 
     def ready(self, queues: Sequence[str], ids: Sequence[UUID] | None, limit: int = WHOLE_LOOK) -> list[Ready]:
         """What could run now, in order."""

@@ -168,6 +168,7 @@ def _context(attempt: Attempt, spec: TaskSpec, around: Surroundings) -> Context 
         monotonic=time.monotonic, meta=job.meta, calls=partial(attempt.calls.begin, attempt) if attempt.calls else None,
         steps=steps_of(attempt),
         holding=partial(around.keeping.of, attempt) if around.keeping is not None else None,
+        claim_id=attempt.claim_id,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@
 * progress, orders: how far attempts say that they are; what operators tell: cancelled jobs, and to end
 * breakers: what calls of resources told, and which are not to be called
 * pools: the slots shared between queues, where there is something to share
-* due, rescue, prune, bulk, reports: housekeeping, done by any worker
+* due, rescue, prune, bulk, reports, runs: housekeeping, done by any worker
 """
 
 import asyncio
@@ -49,6 +49,7 @@ from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
 from jobwell.worker.housekeeping.reports import reports_of
 from jobwell.worker.housekeeping.rescue import Rescue
+from jobwell.worker.housekeeping.runs import RunsService
 from jobwell.worker.housekeeping.undo import Undo
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits
@@ -225,7 +226,6 @@ class Worker:
             clock=time.monotonic, reconcile_every=settings.lease, batch=self._batch, strict=settings.strict_priority,
             apart=what_runs_apart(self._app.catalog, self._children, lambda: attempts.apart, self._pools), pools=self._pools,
         )  # fmt: skip
-        due = Due(self._jobs, self._claims, settings.poll, self._wake_fetcher)
         rescue = self._rescue = Rescue(
             self._workers, self._claims, self.id, every=min(settings.lease / 4, 2.0), lease=settings.lease, clock=time.monotonic,
             rescued=self._wake_fetcher,
@@ -233,19 +233,20 @@ class Worker:
         upkeep, failed = UpkeepVerbs(database.statements), settings.quarantine_keep
         prune = Prune(upkeep, self._workers, self._claims, settings.retention, failed=failed)
         bulk, undo = Bulk(database.statements, self._claims), Undo(database.statements, self._claims)
+        runs = RunsService(database.statements, self._claims, keep=settings.runs_keep)
         unknown = UnknownTasks(database.statements, self._claims, settings.unknown_after)
         orders = Orders(database.statements, self._claims, self.id, stop=attempts.cancel, end=self._asked)
         make = self._loop
         self._fetch_loop = make("fetcher", self._fetcher.tick, self._fetcher.failed)
         self._finish_loop = make("finisher", self._finisher.tick)
-        self._due_loop = make("due", due.tick)
+        self._due_loop = make("due", Due(self._jobs, self._claims, settings.poll, self._wake_fetcher).tick)
         self._finisher.wake = self._finish_loop.wake
         self._loops = [
             self._fetch_loop, self._finish_loop, self._due_loop, make("rescue", rescue.tick, rescue.failed),
             make("prune", prune.tick, vital=False), make("lease", self._watch_lease), make("threads", self._watch_threads),
             make("bulk", bulk.tick, vital=False), make("unknown", unknown.tick, vital=False), make("orders", orders.tick),
             make("undo", undo.tick, vital=False), make("limits", Limits(lambda: attempts, time.monotonic).tick),
-            board := make("progress", self._board.tick, vital=False),
+            board := make("progress", self._board.tick, vital=False), make("runs", runs.tick, vital=False),
         ]  # fmt: skip
         self._board.wake = lambda: self._watch.on_loop(board.wake)
         if any(self._app.guards.values()):

@@ -11,8 +11,10 @@ select id from jobwell.jobs
  where state = 'ready' and queue = :queue and rank = :rank and gate = :gate and tenant = :tenant and id <> :id for update skip locked;
 
 -- name: next_due
-select min(run_at) from jobwell.jobs
- where state = any (:states) and queue = any (:queues) and task = any (:tasks);
+-- Items of runs that are to be tried again wait like jobs that are.
+select least((select min(run_at) from jobwell.jobs where state = any (:states) and queue = any (:queues) and task = any (:tasks)),
+             (select min(l.ready_at) from jobwell.run_lots l join jobwell.run_stages t using (run_id, stage)
+               where 'retrying' = any (:states) and not l.held and l.ready_at > jobwell.now() and t.queue = any (:queues) and t.task = any (:tasks)));
 
 -- name: there
 select id from jobwell.jobs where id = any (:ids) union all

@@ -22,6 +22,7 @@ from jobwell.core.run_report import (
     titles,
 )  # fmt: skip
 from jobwell.core.runs import ItemError
+from jobwell.core.text import escaped
 from jobwell.reports import run_page, run_sheets, workbook
 from jobwell.store import control, run_reports, runs
 from jobwell.store.database import Database
@@ -71,7 +72,8 @@ def write(database: Database, found: RunReport, form: str, file: BinaryIO, *, zo
     if form == "html":
         file.writelines(piece.encode() for piece in run_page.page(found, zone))
     elif form == "json":
-        file.write(orjson.dumps(found.as_json(), default=str, option=orjson.OPT_INDENT_2) + b"\n")
+        text = orjson.dumps(found.as_json(), default=str, option=orjson.OPT_INDENT_2).decode()
+        file.write(f"{escaped(text)}\n".encode())
     elif form == "csv":
         heads, rows = _results(database, found)
         _csv(file, heads, rows)

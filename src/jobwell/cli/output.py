@@ -50,7 +50,7 @@ def json_line(value: Any) -> None:
     import orjson
 
     text = orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
-    click.echo(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode())
+    click.echo(escaped(text).encode())
 
 
 def csv_out(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:

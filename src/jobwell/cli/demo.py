@@ -22,7 +22,9 @@ NEEDED = ("aiosmtpd", "aiosmtplib")
 def demo(
     people: int, processes: int, *, kill: bool, keep: bool, output: str, database_url: str | None, schema: str | None
 ) -> int:
-    """Transfer 8,000 people, tell each of them by mail once, and balance the books.
+    """Transfer 8,000 people as a run, tell each of them by mail once, and balance the books.
+
+    The run ends with errors: some addresses are wrong. A second file corrects them, and only what failed is tried again.
 
     Real processes, a real mail server, a real database: the one of JOBWELL_DATABASE_URL or, where none is set, an embedded
     PostgreSQL. All happens in schemas of its own beside the configured one, which are removed at the end.
@@ -33,6 +35,7 @@ def demo(
         raise SettingsError(f"the demo needs {' and '.join(missing)}; install jobwell[demo]")
     from rich.console import Console
 
+    from jobwell.cli import run_card
     from jobwell.demo import report, scenario
     from jobwell.demo.progress import progress
 
@@ -41,7 +44,7 @@ def demo(
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     shown = console() if output == "table" else errors if errors.is_terminal else None
     options = scenario.Options(people=people, processes=processes, kill=kill, keep=keep)
-    with progress(shown) as steps:
+    with progress(shown, run_card.drawn) as steps:
         books = scenario.run(setting.load({"database_url": database_url, "schema": schema}), options, steps, errors.print)
     if output == "json":
         json_out(books.as_json())

@@ -1,5 +1,6 @@
 """The card of a run: drawn for a terminal, as a line for a log, as JSON for programs."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -20,7 +21,7 @@ COLOURS = {
 }  # fmt: skip
 REASONS_SHOWN = 8
 
-Reasons = list[tuple[str, str | None, int]]
+Reasons = Sequence[tuple[str, str | None, int]]
 
 
 def status_of(card: Card) -> str:

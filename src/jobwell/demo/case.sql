@@ -93,7 +93,7 @@ insert into hr.department_report (event_version, department, people)
 select :event::date, department, count(*) from hr.employees group by department;
 
 -- name: find
-select name, email, position from hr.employees where employee_id = :employee;
+select employee_id, name, email, position from hr.employees where employee_id = any (:ids);
 
 -- name: ask
 insert into hr.urgent_notices (number, asked_at) select unnest(:numbers::integer[]), :now;

@@ -46,7 +46,13 @@ def apply(ctx: RunContext, items: Items[Moved]) -> None:
 
 
 @transfer.stage(
-    queue="notifications", after=apply, timeout="30s", deadline="2h", owner="hr-it", retry=Delays("200ms", "500ms", "1s", "2s")
+    queue="notifications",
+    after=apply,
+    window=2000,
+    timeout="30s",
+    deadline="2h",
+    owner="hr-it",
+    retry=Delays("200ms", "500ms", "1s", "2s"),
 )
 async def notify(ctx: RunContext, item: Item[Moved]) -> None:
     """Tell one person by mail. The Message-ID is the item's key: whatever is tried again is not delivered again."""

@@ -50,6 +50,7 @@ async def _work_off(module: ModuleType, run: Run) -> None:
     finally:
         worker.stop()
         await running
+        await module.office.aclose()
 
 
 def _start(place: World, module: ModuleType, count: int) -> Run:

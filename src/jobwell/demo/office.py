@@ -133,6 +133,7 @@ class Office:
     async def aclose(self) -> None:
         """Give back what belongs to the running loop. A worker need not: its process ends."""
         loop = asyncio.get_running_loop()
+        self._finders.pop(loop, None)
         postman, pool = self._postmen.pop(loop, None), self._pools.pop(loop, None)
         if postman is not None:
             postman.close()

@@ -14,13 +14,22 @@ NEEDED = ("aiosmtpd", "aiosmtplib")
 
 @click.command()
 @click.option("--people", type=click.IntRange(1, PEOPLE), default=PEOPLE, show_default=True, help="How many are transferred.")
+@click.option("--items", type=click.IntRange(1, 100_000_000), help="Instead: a run of so many items that cost next to nothing.")
 @click.option("--processes", type=click.IntRange(1, 16), default=2, show_default=True, help="Worker processes.")
 @click.option("--kill", is_flag=True, help="Kill a worker process by SIGKILL in the middle.")
 @click.option("--keep", is_flag=True, help="Leave the tables and the mail for looking around.")
 @output_option
 @store_options
 def demo(
-    people: int, processes: int, *, kill: bool, keep: bool, output: str, database_url: str | None, schema: str | None
+    people: int,
+    items: int | None,
+    processes: int,
+    *,
+    kill: bool,
+    keep: bool,
+    output: str,
+    database_url: str | None,
+    schema: str | None,
 ) -> int:
     """Transfer 8,000 people as a run, tell each of them by mail once, and balance the books.
 
@@ -37,19 +46,25 @@ def demo(
 
     from jobwell.cli import run_card
     from jobwell.demo import report, scenario
+    from jobwell.demo.many import Counted
+    from jobwell.demo.many import show as show_many
     from jobwell.demo.progress import progress
 
+    if kill and items:
+        raise click.UsageError("--kill goes with people, not with --items")
     if kill and people < scenario.FEWEST_TO_KILL:
         raise click.BadParameter(f"with --kill give at least --people {scenario.FEWEST_TO_KILL}", param_hint="--people")
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     shown = console() if output == "table" else errors if errors.is_terminal else None
-    options = scenario.Options(people=people, processes=processes, kill=kill, keep=keep)
+    options = scenario.Options(people=people, processes=processes, kill=kill, keep=keep, items=items or 0)
     with progress(shown, run_card.drawn) as steps:
         books = scenario.run(setting.load({"database_url": database_url, "schema": schema}), options, steps, errors.print)
     if output == "json":
         json_out(books.as_json())
-        for problem in books.problems:
+        for problem in getattr(books, "problems", ()):
             errors.print(f"not balanced: {problem}")
+    elif isinstance(books, Counted):
+        show_many(console(), books)
     else:
         report.show(console(), books)
     return 0 if books.balanced else 1

@@ -12,7 +12,9 @@ from types import FrameType
 import psutil
 
 from jobwell.actions import run_report as action
+from jobwell.demo import many
 from jobwell.demo.books import Books, Story, balance
+from jobwell.demo.many import Counted, is_exact
 from jobwell.demo.people import corrections
 from jobwell.demo.processes import PATIENCE, Child, DemoError, sink, workers
 from jobwell.demo.progress import Progress
@@ -21,7 +23,6 @@ from jobwell.demo.watch import Watch
 from jobwell.demo.world import World, demo_settings, world
 from jobwell.runs import Run
 from jobwell.settings import Settings, masked
-from jobwell.store import runs as store
 
 URGENT = 20
 FEWEST_TO_KILL = 100  # fewer are done before a worker process can be killed
@@ -39,9 +40,10 @@ class Options:
     processes: int = 2
     kill: bool = False
     keep: bool = False
+    items: int = 0  # instead of people
 
 
-def run(settings: Settings, options: Options, progress: Progress, tell: Callable[[str], None]) -> Books:
+def run(settings: Settings, options: Options, progress: Progress, tell: Callable[[str], None]) -> Books | Counted:
     """Run it. Whatever happens, processes are stopped at the end, and schemas and files removed unless they are to be kept.
 
     Args:
@@ -58,8 +60,9 @@ def run(settings: Settings, options: Options, progress: Progress, tell: Callable
     settings = demo_settings(settings)
     with contextlib.ExitStack() as stack:
         deaf = stack.enter_context(_interruptible())
-        progress.say(f"Making ready: {options.people:,} people in {_store(settings)}, a mail server, {options.processes} workers")
-        place = stack.enter_context(world(settings, options.people, keep=options.keep))
+        what = f"a run of {options.items:,} items" if options.items else f"{options.people:,} people"
+        progress.say(f"Making ready: {what} in {_store(settings)}, a mail server, {options.processes} workers")
+        place = stack.enter_context(world(settings, 1 if options.items else options.people, keep=options.keep))
         if options.keep:
             stack.callback(tell, _where(place, prefix))
         smtp = stack.enter_context(sink(place.folder))
@@ -67,6 +70,8 @@ def run(settings: Settings, options: Options, progress: Progress, tell: Callable
         stack.callback(team.stop, HASTE)
         stack.callback(deaf)  # comes first: what follows is not interrupted
         _await_workers(place, team, options.processes)
+        if options.items:
+            return many.work(place, team, options.items, progress)
         watch, story = _work(place, team, options, progress)
         code = team.stop(settings.grace + 10)
         watch.mail()
@@ -138,7 +143,7 @@ def _work(place: World, team: Child, options: Options, progress: Progress) -> tu
             _correct(place, watch, story, progress)
         elif over:
             story.last, story.left = watch.run.status().status, _failed(watch.run)
-            story.exact = story.exact and _exact(place, watch.run)
+            story.exact = story.exact and is_exact(place, watch.run)
             return watch, story
         time.sleep(LOOK)
 
@@ -147,7 +152,7 @@ def _correct(place: World, watch: Watch, story: Story, progress: Progress) -> No
     """The run has ended with errors: the second file corrects the addresses, and just what failed is tried again."""
     found = action.find(place.database, watch.run.id)
     story.first, story.failed, story.sentence = found.card.status, _failed(watch.run), found.sentence()
-    story.exact = _exact(place, watch.run)
+    story.exact = is_exact(place, watch.run)
     right = corrections()
     story.corrected = {employee: right[employee] for employee in story.failed if employee in right}
     place.ask("correct", ids=list(story.corrected), emails=list(story.corrected.values()))
@@ -167,14 +172,6 @@ def _failed(run: Run) -> dict[int, str]:
         found |= {int(one.key): one.code or "" for one in page}
         after = page[-1].place
     return found
-
-
-def _exact(place: World, run: Run) -> bool:
-    """Whether the card says what a recount of the items says."""
-    counted = place.database.run(store.recount(place.database.statements, run.id))
-    card = run.status()
-    parts = [counted.get(number, (0, 0, 0, 0)) for number in range(len(card.stages))]
-    return parts == [(one.done, one.failed, one.skipped, one.cancelled) for one in card.stages]
 
 
 def _ask_urgently(place: World, watch: Watch) -> int:

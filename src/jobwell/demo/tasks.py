@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import aiosmtplib
 
@@ -9,7 +10,7 @@ from jobwell import App, Backoff, Delays, Retry, Tasks
 from jobwell.core.runs import Card
 from jobwell.demo import mail
 from jobwell.demo.office import Office, letter
-from jobwell.runs import Item, Items, RunContext
+from jobwell.runs import Item, Items, Operation, RunContext
 
 app = App()
 office = Office(app)
@@ -79,6 +80,17 @@ def recalculate(ctx: RunContext, summary: Card) -> None:
         conn.execute(office.statements["clear_report"], {"event": ctx.params.event_version})
         conn.execute(office.statements["report"], {"event": ctx.params.event_version})
     ctx.logger.info("the heads of the departments are counted anew", extra={"moved": summary["apply"].done})
+
+
+many: Operation[Any, dict[str, int]] = tasks.bulk("demo.many", key="n")
+
+
+@many.stage(queue="bulk", chunk=1000)
+async def touch(_ctx: RunContext, items: Items[dict[str, int]]) -> None:
+    """Next to nothing, as often as somebody is curious about. A few fail at first."""
+    for item in items:
+        if item.data["n"] % 1000 == 7 and item.attempt == 1:
+            item.fail("locked", f"{item.key} is locked")
 
 
 @app.task(name="hr.urgent", queue="notifications", priority=90, timeout="10s", retry=BRIEFLY, owner="security")

@@ -46,6 +46,18 @@ def test_the_books_balance(database_url: str, extra: tuple[str, ...]) -> None:
     assert _left(database_url, "whole") == []
 
 
+def test_as_many_items_as_somebody_is_curious_about(database_url: str) -> None:
+    process = _demo(database_url, "many", "--items", "5010", "-o", "json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    counted = json.loads(out)
+    assert counted.pop("seconds") > 0
+    assert counted == {
+        "items": 5010, "done": 5010, "failed": 6, "retried": 6, "left": 0, "exact": True, "balanced": True,
+    }  # fmt: skip
+    assert _left(database_url, "many") == []
+
+
 def test_without_a_terminal_it_prints_plain_lines_and_the_books(database_url: str) -> None:
     process = _demo(database_url, "plain", "--people", "200", "--processes", "1")
     out, err = process.communicate(timeout=120)
@@ -75,7 +87,13 @@ def test_an_interruption_leaves_nothing_behind(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [(("--people", "0"), "--people"), (("--people", "5", "--kill"), "at least"), (("-o", "xml"), "xml")]
+    ("arguments", "words"),
+    [
+        (("--people", "0"), "--people"),
+        (("--people", "5", "--kill"), "at least"),
+        (("--items", "5", "--kill"), "not with --items"),
+        (("-o", "xml"), "xml"),
+    ],
 )
 def test_a_bad_argument_is_one_sentence(database_url: str, arguments: tuple[str, ...], words: str) -> None:
     out, err = _demo(database_url, "bad", *arguments).communicate(timeout=30)

@@ -38,6 +38,9 @@ def demo(
     Real processes, a real mail server, a real database: the one of JOBWELL_DATABASE_URL or, where none is set, an embedded
     PostgreSQL. All happens in schemas of its own beside the configured one, which are removed at the end.
     Exit code 0 only if the books balance.
+
+    With --items N it is a run of N items that cost next to nothing, streamed in while the first of them are done: a million take
+    bounded memory. A thousandth of them fails, and is tried again.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:

@@ -117,6 +117,8 @@ class App(Tasks, Limiting, Asking, Deciding):
         for group in groups:
             for spec in group.catalog:
                 self.accept(spec)
+            for operation in group.operations.values():
+                self.take_operation(operation)
             group.includers.append(self)  # what is declared on it later comes too
             group.binding.client = self.binding.client
             group.binding.payload_limit = self.binding.payload_limit

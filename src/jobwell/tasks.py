@@ -44,6 +44,7 @@ class Tasks:
     def __init__(self) -> None:
         self.catalog = Catalog()
         self.includers: list[Tasks] = []
+        self.operations: dict[str, Operation[Any, Any]] = {}
         self.binding = Binding()
 
     @overload
@@ -167,7 +168,15 @@ class Tasks:
         """
         from jobwell.runs.operation import Operation
 
-        return Operation(self, name, params=params, item=item, key=key, version=version)
+        made: Operation[A, B] = Operation(self, name, params=params, item=item, key=key, version=version)
+        self.take_operation(made)
+        return made
+
+    def take_operation(self, operation: "Operation[Any, Any]") -> None:
+        """Know a bulk operation by its name, for those who start it by that."""
+        self.operations[operation.name] = operation
+        for includer in self.includers:
+            includer.take_operation(operation)
 
     def accept(self, spec: TaskSpec) -> None:
         """Take a task into the catalog."""

@@ -50,3 +50,10 @@ def test_some_names_are_written_as_in_the_passport() -> None:
 @pytest.mark.parametrize("limit", [1, 7, 8000, 9000])
 def test_a_beginning_can_be_read(limit: int) -> None:
     assert len(people.read(limit)) == len(list(people.lines(limit))) - 1 == min(limit, 8000)
+
+
+def test_the_second_file_corrects_exactly_the_refused_addresses() -> None:
+    right = people.corrections()
+    assert right.keys() == {person.employee_id for person in people.read() if people.refusal(person.email)}
+    assert not [address for address in right.values() if people.refusal(address)]
+    assert len({*right.values(), *(person.email for person in people.read())}) == people.PEOPLE + len(right)

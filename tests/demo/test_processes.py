@@ -32,7 +32,7 @@ def test_a_worker_that_does_nothing_is_told_of_with_what_is_left(
     with _child(tmp_path, "import sys; sys.stdin.read()") as idle, pytest.raises(DemoError) as caught:
         scenario._work(place, idle, scenario.Options(people=300), Silence())
     assert "nothing has moved for" in str(caught.value)
-    assert "1 ready hr.apply_batch in bulk" in str(caught.value)
+    assert "1 ready hr.transfer.apply in bulk" in str(caught.value)
 
 
 def test_a_worker_that_ends_is_told_of_with_its_last_words(place: World, tmp_path: Path) -> None:

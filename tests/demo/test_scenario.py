@@ -11,7 +11,9 @@ import psutil
 import psycopg
 import pytest
 
-KEYS = ["employees", "updated", "mailed", "quarantined", "repeated", "duplicates", "lost", "seconds", "balanced"]
+KEYS = [
+    "employees", "updated", "mailed", "failed", "retried", "left", "quarantined", "repeated", "duplicates", "lost", "seconds", "balanced",
+]  # fmt: skip
 
 
 def _schema(name: str) -> str:
@@ -38,19 +40,35 @@ def test_the_books_balance(database_url: str, extra: tuple[str, ...]) -> None:
     books = json.loads(out)
     assert set(books) == {*KEYS, "urgent_worst_wait_ms"}
     assert books["balanced"] is True
-    assert (books["employees"], books["updated"], books["mailed"], books["quarantined"]) == (300, 300, 297, 3)
+    assert (books["employees"], books["updated"], books["mailed"]) == (300, 300, 300)
+    assert (books["failed"], books["retried"], books["left"], books["quarantined"]) == (3, 3, 0, 0)
     assert (books["lost"], books["duplicates"]) == (0, 0)
     assert _left(database_url, "whole") == []
+
+
+def test_as_many_items_as_somebody_is_curious_about(database_url: str) -> None:
+    process = _demo(database_url, "many", "--items", "5010", "-o", "json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    counted = json.loads(out)
+    assert counted.pop("seconds") > 0
+    assert counted == {
+        "items": 5010, "done": 5010, "failed": 6, "retried": 6, "left": 0, "exact": True, "balanced": True,
+    }  # fmt: skip
+    assert _left(database_url, "many") == []
 
 
 def test_without_a_terminal_it_prints_plain_lines_and_the_books(database_url: str) -> None:
     process = _demo(database_url, "plain", "--people", "200", "--processes", "1")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
-    assert "updated 200/200" in out
+    assert "apply 200/200" in out
     assert "Balanced" in out
     words = " ".join(out.split())
-    assert re.search(r"(\d) failed since .*: \1 invalid address(es)? \(code invalid_address\), in \d departments?", words)
+    assert re.search(r"is completed with errors: (\d) invalid_address in notify; \1 addresses are corrected", words)
+    assert re.search(
+        r"hr.transfer transfer-2026-01-28 is completed with errors: 200 items; apply 200 done; notify 19\d done", words
+    )
     assert "\x1b" not in out
 
 
@@ -69,7 +87,13 @@ def test_an_interruption_leaves_nothing_behind(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [(("--people", "0"), "--people"), (("--people", "5", "--kill"), "at least"), (("-o", "xml"), "xml")]
+    ("arguments", "words"),
+    [
+        (("--people", "0"), "--people"),
+        (("--people", "5", "--kill"), "at least"),
+        (("--items", "5", "--kill"), "not with --items"),
+        (("-o", "xml"), "xml"),
+    ],
 )
 def test_a_bad_argument_is_one_sentence(database_url: str, arguments: tuple[str, ...], words: str) -> None:
     out, err = _demo(database_url, "bad", *arguments).communicate(timeout=30)

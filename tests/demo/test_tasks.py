@@ -5,16 +5,21 @@ import importlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from jobwell import Reject, Retry
+from jobwell import Retry
+from jobwell.core.ids import new_id
 from jobwell.demo import tasks as shipped
 from jobwell.demo.people import refusal
 from jobwell.demo.processes import sink
 from jobwell.demo.sink import DEFERRED_SHARE, fraction
 from jobwell.demo.world import World
+from jobwell.runs import Item, Run
+from jobwell.worker.worker import Worker
+from tests.waiting import auntil
 
 EVENT = "2026-01-28"
 
@@ -31,56 +36,72 @@ def tasks(place: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
     importlib.reload(shipped)
 
 
-def _enqueued(place: World) -> dict[str, int]:
-    rows = place.conn.execute(f"select task from {place.settings.schema}.jobs").fetchall()
-    return dict(Counter(task for (task,) in rows))
+async def _work_off(module: ModuleType, run: Run) -> None:
+    """A worker of these tasks until the run has ended."""
+    worker = Worker(module.app, slots=20)
+    running = asyncio.create_task(worker.run())
+    await worker.ready()
+
+    async def over() -> bool:
+        return (await run.astatus()).over
+
+    try:
+        await auntil(over, what="the run has ended")
+    finally:
+        worker.stop()
+        await running
+        await module.office.aclose()
 
 
-def test_a_batch_owes_each_moved_person_one_notice(place: World, tasks: ModuleType) -> None:
-    assert tasks.apply_batch(ids=[1, 2, 3], event_version=EVENT) == 3
-    assert _enqueued(place) == {"hr.notify": 3}
-    moved = {row[0]: row[1:] for row in place.ask("employees") if row[4]}
-    assert moved == {
-        person.employee_id: (person.new_department, person.new_position, person.new_manager_id, EVENT)
-        for person in place.people[:3]
+def _start(place: World, module: ModuleType, count: int) -> Run:
+    items = (module.Moved(person.employee_id, person.new_department) for person in place.people[:count])
+    started: Run = module.transfer.start(module.Event(EVENT), items=items)
+    return started
+
+
+def _moved(place: World) -> dict[int, tuple[Any, ...]]:
+    return {row[0]: row[1:] for row in place.ask("employees") if row[4]}
+
+
+def test_a_run_moves_everyone_and_makes_the_report_once(
+    place: World, tasks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sink(tmp_path) as address:
+        monkeypatch.setenv("JOBWELL_DEMO_SMTP", address)
+        run = _start(place, tasks, 300)
+        asyncio.run(_work_off(tasks, run))
+    card = run.status()
+    assert (card.status, card["apply"].done, card["notify"].done, card["notify"].failed) == ("completed_with_errors", 300, 297, 3)
+    assert run.reasons() == [("notify", "invalid_address", 3)]
+    assert _moved(place) == {
+        person.employee_id: (person.new_department, person.new_position, person.new_manager_id, EVENT) for person in place.people
     }
+    assert dict(place.ask("departments", event=EVENT)) == Counter(person.new_department for person in place.people)
+    assert place.ask("reports", task="hr.transfer.recalculate") == [(1,)]
 
 
-def test_a_batch_that_runs_again_changes_and_owes_nothing(place: World, tasks: ModuleType) -> None:
-    tasks.apply_batch(ids=[1, 2, 3], event_version=EVENT)
-    assert tasks.apply_batch(ids=[1, 2, 3], event_version=EVENT) == 0
-    assert tasks.apply_batch(ids=[3, 4], event_version=EVENT) == 1
-    assert _enqueued(place) == {"hr.notify": 4}
-
-
-def test_a_batch_that_fails_leaves_neither_rows_nor_notices(
+def test_a_chunk_that_fails_moves_nobody_and_owes_nothing(
     place: World, tasks: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(dict[str, str]):
         def __missing__(self, name: str) -> str:
-            return "select 1 / 0" if name == "applied" else place.case[name]
+            return "select 1 / 0" if name == "apply" else place.case[name]
 
     monkeypatch.setattr(tasks.office, "statements", Broken())
-    with pytest.raises(Exception, match="division by zero"):
-        tasks.apply_batch(ids=[1, 2, 3], event_version=EVENT)
-    assert _enqueued(place) == {}
-    assert all(row[4] is None for row in place.ask("employees"))
+    run = _start(place, tasks, 3)
+    asyncio.run(_work_off(tasks, run))
+    card = run.status()
+    assert (card["apply"].failed, card["notify"].total, card.status) == (3, 0, "completed_with_errors")
+    assert _moved(place) == {}
 
 
-def test_the_batch_that_completes_the_event_asks_for_the_report_once(place: World, tasks: ModuleType) -> None:
-    ids = [person.employee_id for person in place.people]
-    for at in range(0, 300, 100):
-        tasks.apply_batch(ids=ids[at : at + 100], event_version=EVENT)
-        tasks.apply_batch(ids=ids[at : at + 100], event_version=EVENT)
-    assert _enqueued(place) == {"hr.notify": 300, "hr.recalculate": 1}
+def _item(module: ModuleType, employee: int) -> "Item[Any]":
+    moved = module.Moved(employee, "IT")
+    return Item(run=new_id(), stage=1, no=employee, key=str(employee), data=moved, attempt=1, tries=0, secret=new_id())
 
 
-def test_the_report_counts_heads_and_may_be_made_again(place: World, tasks: ModuleType) -> None:
-    tasks.apply_batch(ids=[person.employee_id for person in place.people], event_version=EVENT)
-    heads = Counter(person.new_department for person in place.people)
-    for _ in range(2):
-        assert tasks.recalculate(event_version=EVENT) == len(heads)
-        assert dict(place.ask("departments", event=EVENT)) == heads
+def _context() -> Any:
+    return SimpleNamespace(params=SimpleNamespace(event_version=EVENT))
 
 
 def test_a_notice_is_sent_put_off_or_refused(
@@ -92,16 +113,15 @@ def test_a_notice_is_sent_put_off_or_refused(
     async def outcomes() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {"good": set(), "bad": set()}
         try:
-            # Each call has a key of its own, as each job has; of two hundred some are put off.
+            # Each item has a key of its own; of two hundred some are put off.
             for name, person, times in (("good", good, 200), ("bad", bad, 3)):
                 for _ in range(times):
+                    item = _item(tasks, person.employee_id)
                     try:
-                        await tasks.notify(employee_id=person.employee_id, event_version=EVENT, department="IT")
-                        found[name].add("sent")
+                        await tasks.notify(_context(), item)
+                        found[name].add(item.code or "sent")
                     except Retry as error:
                         found[name].add(f"retry: {'451' in str(error)}")
-                    except Reject as error:
-                        found[name].add(error.code)
         finally:
             await tasks.office.aclose()
         return found
@@ -115,8 +135,9 @@ def test_a_notice_is_sent_put_off_or_refused(
 
 
 async def test_a_person_who_is_gone_is_a_logical_error(tasks: ModuleType) -> None:
-    with pytest.raises(Reject, match="employee 999999 is gone"):
-        await tasks.notify(employee_id=999_999, event_version=EVENT, department="IT")
+    item = _item(tasks, 999_999)
+    await tasks.notify(_context(), item)
+    assert (item.code, item.message) == ("no_such_employee", "employee 999999 is gone")
     await tasks.office.aclose()
 
 

@@ -37,6 +37,7 @@ _COMMANDS = {
     "quarantine": "quarantine:quarantine",
     "queues": "queues:queues",
     "resume": "holds:resume",
+    "runs": "runs:runs",
     "status": "status:status",
     "steps": "steps:steps",
     "store": "store:store",

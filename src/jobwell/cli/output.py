@@ -45,6 +45,14 @@ def json_out(value: Any) -> None:
     click.echo(escaped(text).encode())
 
 
+def json_line(value: Any) -> None:
+    """Print one JSON value as a line, at once: for programs that read while we go on."""
+    import orjson
+
+    text = orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
+    click.echo(escaped(text).encode())
+
+
 def csv_out(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Print CSV by RFC 4180, with a line of names, in UTF-8; times are ISO 8601 in UTC.
 

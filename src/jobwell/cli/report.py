@@ -79,7 +79,7 @@ def report(
 
     if out is not None and not out.name:
         raise click.BadParameter("give the name of a file", param_hint="--out")
-    place = _zone(zone)
+    place = zone_of(zone)
     if form == "xlsx":
         from jobwell.reports import workbook
 
@@ -95,7 +95,7 @@ def report(
     found = action.find(database, Wanted(**wanted), since, until)
     if form == "text" and out is None and limit is None:
         limit = SHOWN
-    with _target(out) as file:
+    with target(out) as file:
         action.write(database, found, form, file, limit=limit, zone=place)
     if out is not None:
         say(f"{found.sentence(place, end='')} Written to {out}")
@@ -104,7 +104,8 @@ def report(
     return 0
 
 
-def _zone(name: str | None) -> tzinfo | None:
+def zone_of(name: str | None) -> tzinfo | None:
+    """The time zone of this name; none: the host's."""
     from zoneinfo import ZoneInfo
 
     if name is None:
@@ -125,7 +126,7 @@ def _until(database: Any, given: datetime | timedelta | None) -> datetime | None
 
 
 @contextlib.contextmanager
-def _target(out: Path | None) -> Iterator[BinaryIO]:
+def target(out: Path | None) -> Iterator[BinaryIO]:
     """Where it is written; a file appears under its name when it is whole."""
     if out is None:
         yield sys.stdout.buffer

@@ -297,6 +297,27 @@ class ItemError:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """When items came to an end, in slices of equal length.
+
+    Attributes:
+        since, until: the whole of the slices.
+        ended: by stage, how many in each slice, failed ones included.
+        failed: of these, over all stages.
+    """
+
+    since: datetime
+    until: datetime
+    ended: Mapping[str, tuple[int, ...]]
+    failed: tuple[int, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of one slice."""
+        return (self.until - self.since).total_seconds() / max(len(self.failed), 1)
+
+
+@dataclass(frozen=True, slots=True)
 class BadRow:
     """A row that does not fit the item's model.
 

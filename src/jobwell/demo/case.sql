@@ -46,8 +46,7 @@ create table hr.transfers (
 );
 create table hr.events (
   event_version date primary key,
-  people        integer not null,
-  applied       integer not null default 0
+  people        integer not null
 );
 create table hr.department_report (
   event_version date not null references hr.events,
@@ -79,17 +78,12 @@ transfer as (
 insert into hr.events (event_version, people) select event_version, count(*) from incoming group by event_version;
 
 -- name: apply
--- Only who has not been moved yet: applied once more, a batch changes nothing and returns nobody.
+-- Only who has not been moved yet: applied once more, a chunk changes nothing.
 update hr.employees e
    set department = t.new_department, position = t.new_position, manager_id = t.new_manager_id, event_version = t.event_version
   from hr.transfers t
  where t.event_version = :event::date and t.employee_id = e.employee_id and e.employee_id = any (:ids)
-   and e.event_version is distinct from t.event_version
-returning e.employee_id, e.department;
-
--- name: applied
--- One row for all batches: they take turns here, so exactly one of them sees the event complete.
-update hr.events set applied = applied + :people where event_version = :event::date returning applied = people;
+   and e.event_version is distinct from t.event_version;
 
 -- name: clear_report
 delete from hr.department_report where event_version = :event::date;
@@ -99,7 +93,7 @@ insert into hr.department_report (event_version, department, people)
 select :event::date, department, count(*) from hr.employees group by department;
 
 -- name: find
-select name, email, position from hr.employees where employee_id = :employee;
+select employee_id, name, email, position from hr.employees where employee_id = any (:ids);
 
 -- name: ask
 insert into hr.urgent_notices (number, asked_at) select unnest(:numbers::integer[]), :now;
@@ -108,16 +102,15 @@ insert into hr.urgent_notices (number, asked_at) select unnest(:numbers::integer
 update hr.urgent_notices set begun_at = least(begun_at, :now) where number = :number;
 
 -- name: moved
-select (select coalesce(sum(applied), 0)::integer from hr.events),
-       (select count(*)::integer from jobwell.quarantine),
+select (select count(*)::integer from jobwell.quarantine),
        (select count(*)::integer from jobwell.finished),
        (select count(*)::integer from jobwell.jobs where state = 'ready'),
        (select count(*)::integer from jobwell.jobs where state = 'running'),
        (select count(*)::integer from jobwell.jobs where state in ('scheduled', 'retrying')),
        (select coalesce(sum(attempt), 0)::integer from jobwell.jobs);
 
--- name: waiting
-select count(*)::integer from jobwell.jobs where state = 'ready' and task = :task;
+-- name: correct
+update hr.employees e set email = c.email from unnest(:ids::integer[], :emails::text[]) c(id, email) where e.employee_id = c.id;
 
 -- name: stuck
 select state, queue, task, count(*)::integer from jobwell.jobs group by state, queue, task order by state, queue, task;
@@ -137,7 +130,7 @@ select employee_id, department, position, manager_id, event_version::text from h
 select department, people from hr.department_report where event_version = :event::date;
 
 -- name: quarantine
-select task, coalesce(code, reason) as code, (args->>'employee_id')::integer as employee_id from jobwell.quarantine;
+select task, coalesce(code, reason) from jobwell.quarantine;
 
 -- name: reports
 select count(*)::integer from jobwell.finished where task = :task and state = 'succeeded';

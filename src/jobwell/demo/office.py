@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from email import policy
 from email.mime.text import MIMEText
 from email.utils import formataddr
@@ -29,6 +29,44 @@ class Addressee(NamedTuple):
     position: str
 
 
+class Finder:
+    """Looks people up for all jobs of a loop: who asks while a query is under way is in the next one.
+
+    Args:
+        look_up: the query.
+    """
+
+    def __init__(self, look_up: Callable[[list[int]], Awaitable[dict[int, Addressee]]]) -> None:
+        self._look_up = look_up
+        self._asked: dict[int, asyncio.Future[Addressee | None]] = {}
+        self._busy: asyncio.Task[None] | None = None
+
+    async def find(self, employee_id: int) -> Addressee | None:
+        """One of them; None: there is nobody."""
+        loop = asyncio.get_running_loop()
+        if employee_id not in self._asked:
+            self._asked[employee_id] = loop.create_future()
+        future = self._asked[employee_id]
+        if self._busy is None:
+            self._busy = loop.create_task(self._all())
+        return await asyncio.shield(future)
+
+    async def _all(self) -> None:
+        try:
+            while self._asked:
+                asked, self._asked = self._asked, {}
+                try:
+                    found = await self._look_up(list(asked))
+                except Exception as error:  # noqa: BLE001  whoever asked must hear of it, whatever it is
+                    for future in asked.values():
+                        future.set_exception(error)
+                    continue
+                for who, future in asked.items():
+                    future.set_result(found.get(who))
+        finally:
+            self._busy = None
+
+
 class Office:
     """Made once for a process; connects at the first use.
 
@@ -41,6 +79,7 @@ class Office:
     def __init__(self, app: App) -> None:
         self._app = app
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
+        self._finders: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Finder] = weakref.WeakKeyDictionary()
         self._postmen: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Postman] = weakref.WeakKeyDictionary()
         self.statements = Case(app.settings.schema)
 
@@ -65,9 +104,16 @@ class Office:
 
     async def find(self, employee_id: int) -> Addressee | None:
         """Someone's name and address as they are now."""
+        loop = asyncio.get_running_loop()
+        finder = self._finders.get(loop)
+        if finder is None:
+            finder = self._finders[loop] = Finder(self._look_up)
+        return await finder.find(employee_id)
+
+    async def _look_up(self, ids: list[int]) -> dict[int, Addressee]:
         async with self.database() as conn:
-            row = await (await conn.execute(self.statements["find"], {"employee": employee_id})).fetchone()
-        return None if row is None else Addressee(*row)
+            rows = await (await conn.execute(self.statements["find"], {"ids": ids})).fetchall()
+        return {row[0]: Addressee(*row[1:]) for row in rows}
 
     async def send(self, recipient: str, message: bytes) -> None:
         """Send a letter.
@@ -87,6 +133,7 @@ class Office:
     async def aclose(self) -> None:
         """Give back what belongs to the running loop. A worker need not: its process ends."""
         loop = asyncio.get_running_loop()
+        self._finders.pop(loop, None)
         postman, pool = self._postmen.pop(loop, None), self._pools.pop(loop, None)
         if postman is not None:
             postman.close()

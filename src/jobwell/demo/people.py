@@ -57,6 +57,12 @@ def read(limit: int | None = None) -> list[Person]:
     ]  # fmt: skip
 
 
+def corrections() -> dict[int, str]:
+    """The second file: the right addresses of people whom the first mail did not reach."""
+    with (files("jobwell.demo") / "corrections.csv").open("r", encoding="utf-8") as file:
+        return {int(row["employee_id"]): row["email"] for row in csv.DictReader(file)}
+
+
 def refusal(address: str) -> str | None:
     """What a mail server answers to an address for which there is no mailbox; None where there is one."""
     local, _, domain = address.partition("@")

@@ -17,9 +17,11 @@ def show(console: Console, books: Books) -> None:
     for label, count, where in (
         ("transferred by the event", books.employees, "the file"),
         ("updated", books.updated, "the rows of the employees, compared with the file"),
-        ("mailed", books.mailed, "the mailboxes"),
-        ("in quarantine", books.quarantined, reasons),
-        ("lost", books.lost, "neither mailed nor in quarantine"),
+        ("not reached at first", books.failed, reasons),
+        ("corrected and retried", books.retried, "the second file, and the failed items of the run alone"),
+        ("mailed in the end", books.mailed, "the mailboxes"),
+        ("failed in the end", books.left, "the failed items of the run"),
+        ("lost", books.lost, "neither mailed nor failed"),
         ("duplicates", books.duplicates, "second deliveries in a mailbox"),
         ("repeated sends", books.repeated, "recognised by the mail server, not delivered again"),
     ):
@@ -30,11 +32,9 @@ def show(console: Console, books: Books) -> None:
             f"Urgent jobs overtook: the slowest began after {books.urgent_worst_wait_ms / 1000:.2f} s"
             f" while {books.overtaken:,} mails waited."
         )
-    if books.quarantined:
-        how = "`jobwell quarantine report -f xlsx --out failed.xlsx` writes the list (of this demo while it is kept: --keep)"
-        console.print(Text(f"{books.failures} {how}"))
+    console.print(Text(f"The run ended twice. At first: {books.sentence}"))
     if books.balanced:
-        sum_of = f"{books.mailed:,} mailed + {books.quarantined:,} in quarantine = {books.employees:,} people"
+        sum_of = f"{books.mailed:,} mailed + {books.left:,} failed = {books.employees:,} people"
         console.print(Text.assemble(("Balanced: ", "green"), f"{sum_of}, in {books.seconds:.1f} s."))
     else:
         console.print(Text.assemble(("Not balanced: ", "red"), f"{'; '.join(books.problems)}."))

@@ -48,6 +48,12 @@ class Shape:
     def _validator(self) -> Any:
         return self._adapter.validator
 
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The JSON schema of each field, as it is stored; empty: any fields."""
+        found: dict[str, Any] = self._adapter.json_schema(mode="serialization").get("properties", {})
+        return found
+
     def check(self, value: Any) -> Any:
         """The value as the type has it.
 

@@ -74,6 +74,8 @@ def test_all_that_is_old_goes_and_nothing_else(app: App, conn: Conn, cli: Cli) -
         "attempts": 1200,
         "payloads": 1,
         "steps": 0,
+        "windows": 0,
+        "hits": 0,
         "days": ["finished_20200102"],
         "in_use": [],
         "more": False,

@@ -20,7 +20,7 @@ from tests.worker.helpers import Acts, Desk, starting, working
 from tests.worker.test_lease import run_by
 
 VITAL = ("fetcher", "finisher", "due", "rescue", "limits", "lease", "orders", "threads")
-OTHERS = ("prune", "bulk", "unknown")
+OTHERS = ("prune", "bulk", "unknown", "undo", "progress", "runs")
 BROKEN = ValueError("broken")
 
 

@@ -124,7 +124,9 @@ begin
    where r.id = any (array(select distinct g.run from unnest(p_runs) g(run)));
 end $$;
 
--- A job of a run has failed for good: so have its items that are open. In the transaction that puts it into the quarantine.
+-- A job of a run has failed for good: so have its items that are open. In the transaction that puts it into the quarantine, with
+-- others of its worker: so it never raises, whatever a task of another kind has for arguments. A job is one of a run if the run has
+-- a stage with its task.
 create or replace function jobwell.run_job_failed() returns trigger
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -135,7 +137,8 @@ declare
   part  jobwell.run_stages;
   told  text;
 begin
-  if given ->> 'bulk_run' is null or given ->> 'bulk_run' !~ '^[0-9a-f-]{36}$' or given ->> 'stage' !~ '^\d{1,4}$' then
+  if given is null or given ->> 'bulk_run' is null or given ->> 'bulk_run' !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+     or (given ->> 'stage' ~ '^\d{1,4}$') is not true then
     return null;
   end if;
   run := (given ->> 'bulk_run')::uuid;
@@ -151,7 +154,7 @@ begin
   with kept as (
     insert into jobwell.run_states as s (run_id, stage, no, state, attempt, tries, at, code, message)
     select run, part.stage, n.no, 'failed', 1, 1, jobwell.now(), coalesce(new.code, new.reason), told
-      from (select f.no from jobwell.run_nos(given) f(no)
+      from (select distinct f.no from jobwell.run_nos(given) f(no)
              where exists (select from jobwell.run_items i where i.run_id = run and i.no = f.no) order by f.no) n
     on conflict (run_id, stage, no) do update
        set state = 'failed', attempt = s.attempt + 1, tries = s.tries + 1, at = excluded.at, code = excluded.code, message = excluded.message
@@ -162,10 +165,13 @@ begin
   select run, part.stage, jobwell.run_shard(), -g.n, g.n from gone g where g.n > 0
   on conflict (run_id, stage, shard) do update set out = c.out + excluded.out, failed = c.failed + excluded.failed;
   return null;
+exception when data_exception then
+  return null;  -- arguments that no run has made
 end $$;
 
+-- Its condition looks at the arguments as a text: to read a field of them may raise, as by an escaped NUL.
 create or replace trigger run_job_failed after insert on jobwell.quarantine
-  for each row when (current_setting('jobwell.moving', true) is distinct from 'on' and (new.args is null or (new.args ->> 'bulk_run') is not null))
+  for each row when (current_setting('jobwell.moving', true) is distinct from 'on' and (new.args is null or new.args::text like '%"bulk_run"%'))
   execute function jobwell.run_job_failed();
 
 -- What a gateway tells of an item later: it never goes back from its end. Returns 'changed', 'known' or 'unknown'.

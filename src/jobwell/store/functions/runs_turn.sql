@@ -304,6 +304,38 @@ language sql stable as $$
      and (p_keys is null or s.no in (select i.no from jobwell.run_items i where i.run_id = p_run and i.key = any (p_keys)))
 $$;
 
+-- What is open again waits in a lot, so no job that held it may find it: neither one that is tried again, nor one that somebody takes
+-- back from the quarantine.
+create or replace function jobwell.run_cut(p_run uuid, p_stages smallint[], p_nos bigint[]) returns void
+language plpgsql volatile
+set jit = off
+as $$
+declare
+  tasks text[] := array(select t.task from jobwell.run_stages t where t.run_id = p_run and t.kind = 'items');
+  place text;
+begin
+  foreach place in array array['quarantine', 'jobs'] loop  -- in this order: what is taken back meanwhile is found as a job
+    with again as materialized (select g.stage, g.no from unnest(p_stages, p_nos) g(stage, no)),
+    mine as materialized (
+      select j.id, (j.args ->> 'stage')::smallint as stage, j.args
+        from (select x.id, coalesce(x.args, (select p.args from jobwell.payloads p where p.id = x.id)) as args
+                from (select q.id, q.args from jobwell.quarantine q where place = 'quarantine' and q.task = any (tasks)
+                      union all select q.id, q.args from jobwell.jobs q where place = 'jobs' and q.task = any (tasks)) x) j
+       where j.args ->> 'bulk_run' = p_run::text and json_typeof(j.args -> 'spans') = 'array'),
+    cut as materialized (
+      select m.id, jobwell.run_args(p_run, m.stage, coalesce(array_agg(n.no) filter (where a.no is null), '{}')) as args
+        from mine m cross join jobwell.run_nos(m.args) n(no) left join again a on a.stage = m.stage and a.no = n.no
+       group by m.id, m.stage having count(a.no) > 0),
+    failed as (
+      update jobwell.quarantine q set args = c.args::json, bytes = octet_length(c.args)
+        from cut c where place = 'quarantine' and q.id = c.id and q.args is not null),
+    live as (
+      update jobwell.jobs q set args = c.args::json, bytes = octet_length(c.args)
+        from cut c where place = 'jobs' and q.id = c.id and q.args is not null)
+    update jobwell.payloads p set args = c.args::json from cut c where p.id = c.id;
+  end loop;
+end $$;
+
 -- Failed items are open again, in the same run: exactly those. A second call finds none.
 create or replace function jobwell.run_retry(p_run uuid, p_stage text, p_code text, p_keys text[], p_actor text, p_why text) returns bigint
 language plpgsql volatile
@@ -313,11 +345,20 @@ declare
   r     jobwell.runs;
   again bigint;
   parts bigint := 0;
+  stages smallint[];
+  nos   bigint[];
 begin
   perform jobwell.run_lock(p_run);
   select * into r from jobwell.runs x where x.id = p_run for no key update;
   if not found or r.refused or (r.cancelled and r.active) then
     return -1;
+  end if;
+  if exists (select from jobwell.run_failed(p_run, p_stage, p_code, p_keys)) then
+    -- What is recorded of its jobs meanwhile comes before this, or after it.
+    perform from jobwell.jobs j
+      where j.task = any (array(select t.task from jobwell.run_stages t where t.run_id = p_run and t.kind = 'items'))
+        and coalesce(j.args, (select p.args from jobwell.payloads p where p.id = j.id)) ->> 'bulk_run' = p_run::text
+      order by j.id for no key update;
   end if;
   with opened as (
     update jobwell.run_states s set state = 'open', tries = 0
@@ -334,7 +375,10 @@ begin
     insert into jobwell.run_counts as c (run_id, stage, shard, failed)
     select p_run, o.stage, jobwell.run_shard(), -count(*) from opened o group by o.stage order by o.stage
     on conflict (run_id, stage, shard) do update set failed = c.failed + excluded.failed)
-  select count(*) into again from opened;
+  select count(*), array_agg(o.stage), array_agg(o.no) into again, stages, nos from opened o;
+  if again > 0 then
+    perform jobwell.run_cut(p_run, stages, nos);
+  end if;
   if p_stage is null and p_code is null and p_keys is null then
     update jobwell.run_stages t set state = 'waiting', job_id = null where t.run_id = p_run and t.kind = 'finish' and t.state = 'failed';
     get diagnostics parts = row_count;

@@ -202,9 +202,11 @@ def _prepare(operation: "Operation[Any, Any]", part: "Part") -> Callable[..., An
             return
         facts = await clerk.facts(run_id)
         params = operation.read_params(facts.params)
-        rows = part.fn(RunContext(ctx, run_id, facts, params), params)
-        await afill(operation.client, operation.items, run_id, await rows if inspect.iscoroutine(rows) else rows, resumes=True)
-        await clerk.ask(store.seal(statements, run_id))
+        if not (await clerk.ask(store.card(statements, run_id))).sealed:  # otherwise an attempt before has died behind its seal
+            rows = part.fn(RunContext(ctx, run_id, facts, params), params)
+            rows = await rows if inspect.iscoroutine(rows) else rows
+            await afill(operation.client, operation.items, run_id, rows, resumes=True)
+            await clerk.ask(store.seal(statements, run_id))
         await clerk.ask(store.end_part(statements, run_id, stage, ctx.id, _claim(ctx)))
         await clerk.ask(store.turn(statements, run_id))
 
@@ -218,10 +220,12 @@ def _plain_prepare(operation: "Operation[Any, Any]", part: "Part") -> Callable[.
             if not run(conn, store.begins(client.statements, run_id, stage, ctx.id)):
                 return
             facts = run(conn, store.facts(client.statements, run_id))
+            sealed = run(conn, store.card(client.statements, run_id)).sealed
         params = operation.read_params(facts.params)
-        fill(client, operation.items, run_id, part.fn(RunContext(ctx, run_id, facts, params), params), resumes=True)
-        with client.connections.plain() as conn:
-            run(conn, store.seal(client.statements, run_id))
+        if not sealed:
+            fill(client, operation.items, run_id, part.fn(RunContext(ctx, run_id, facts, params), params), resumes=True)
+            with client.connections.plain() as conn:
+                run(conn, store.seal(client.statements, run_id))
         _plain_end(client, ctx, run_id, stage)
 
     return prepare_job

@@ -268,15 +268,16 @@ begin
   if not found or r.sealed or r.cancelled then
     return coalesce(r.state, '');
   end if;
+  r.bad := greatest(r.bad, (select count(distinct b.row) from jobwell.run_bad_rows b where b.run_id = p_run));
   if r.on_bad = 'stop' and r.bad > 0 then
     delete from jobwell.run_lots l where l.run_id = p_run;
     update jobwell.runs x
-       set state = 'cancelled', refused = true, cancelled = true, active = false, ended_at = jobwell.now(), changed_by = 'jobwell',
+       set bad = r.bad, state = 'cancelled', refused = true, cancelled = true, active = false, ended_at = jobwell.now(), changed_by = 'jobwell',
            why = case when r.bad = 1 then 'one row does not fit' else r.bad || ' rows do not fit' end || '; nothing was done'
      where x.id = p_run;
     return 'cancelled';
   end if;
-  update jobwell.runs x set sealed = true where x.id = p_run;
+  update jobwell.runs x set sealed = true, bad = r.bad where x.id = p_run;
   if r.canary is null then
     update jobwell.run_lots l set held = false where l.run_id = p_run and l.held;
     return r.state;

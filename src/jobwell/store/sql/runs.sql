@@ -47,9 +47,13 @@ on conflict (run_id, key) do nothing returning no;
 select count(*) from jobwell.run_items i where i.run_id = :run and i.key = any (:keys::text[]) and i.no < :before::bigint;
 
 -- name: stored
--- A block is in: counted, and in lots for the stages that come first. No row: sealed or cancelled meanwhile.
+-- A block is in: counted, and in lots for the stages that come first. No row: sealed or cancelled meanwhile. What does not fit in an
+-- input that is read from its start is counted by the reader that has come furthest, as several may read it; nothing is taken back.
 with r as (
-  update jobwell.runs r set items = r.items + cardinality(:nos::bigint[]), duplicates = r.duplicates + :duplicates::bigint, bad = r.bad + :bad::bigint
+  update jobwell.runs r
+     set items = r.items + cardinality(:nos::bigint[]),
+         duplicates = case when :again::boolean then greatest(r.duplicates, :duplicates::bigint) else r.duplicates + :duplicates::bigint end,
+         bad = case when :again::boolean then greatest(r.bad, :bad::bigint) else r.bad + :bad::bigint end
    where r.id = :run and not r.sealed and not r.cancelled returning r.id, r.on_bad, r.canary),
 lots as (
   insert into jobwell.run_lots (run_id, stage, held, n, nos)
@@ -60,14 +64,10 @@ lots as (
    group by r.id, r.on_bad, r.canary, q.stage, q.piece order by q.stage, q.piece)
 select r.id from r;
 
--- name: forget_input
--- Before its input is read once more from the start.
-with gone as (delete from jobwell.run_bad_rows where run_id = :run)
-update jobwell.runs set bad = 0, duplicates = 0 where id = :run and not sealed;
-
 -- name: add_bad
 insert into jobwell.run_bad_rows (run_id, row, field, reason, value)
-select :run::uuid, g.row, g.field, g.reason, g.value from unnest(:rows::bigint[], :fields::text[], :reasons::text[], :values::text[]) g(row, field, reason, value);
+select :run::uuid, g.row, g.field, g.reason, g.value from unnest(:rows::bigint[], :fields::text[], :reasons::text[], :values::text[]) g(row, field, reason, value)
+on conflict do nothing;
 
 -- name: bad_rows
 select id, row, field, reason, value from jobwell.run_bad_rows

@@ -208,10 +208,12 @@ begin
       waits := true;
     end if;
   end loop;
-  if r.held and r.sealed and waits and fed = 0 and r.state = 'running' and not r.cancelled
+  if r.held and r.sealed and waits and fed = 0 and r.state in ('queued', 'running') and not r.cancelled
      and not exists (select from jobwell.run_lots l where l.run_id = p_run and not l.held)
      and not exists (select from jobwell.run_counts c where c.run_id = p_run having sum(c.out) <> 0) then
-    update jobwell.runs x set state = 'paused', changed_by = 'jobwell', why = 'the canary is over'
+    update jobwell.runs x
+       set state = 'paused', changed_by = 'jobwell',
+           why = case when r.started_at is null then 'the canary matches 0 of ' || r.items || ' items; nothing has run' else 'the canary is over' end
      where x.id = p_run and x.state = r.state and not x.cancelled;
     return false;
   end if;
@@ -337,7 +339,8 @@ begin
   end loop;
 end $$;
 
--- Failed items are open again, in the same run: exactly those. A second call finds none.
+-- Failed items are open again, in the same run: exactly those. A second call finds none. A run that was cancelled while its items came
+-- takes no more of them: it is sealed.
 create or replace function jobwell.run_retry(p_run uuid, p_stage text, p_code text, p_keys text[], p_actor text, p_why text) returns bigint
 language plpgsql volatile
 set jit = off
@@ -387,7 +390,8 @@ begin
   if again + parts > 0 then
     update jobwell.run_stages t set state = 'open', ended_at = null where t.run_id = p_run and t.kind = 'items' and t.state = 'ended';
     update jobwell.runs x
-       set state = case when x.state in ('paused', 'queued') then x.state else 'running' end, cancelled = false, active = true, ended_at = null,
+       set state = case when x.state in ('paused', 'queued') then x.state else 'running' end, sealed = x.sealed or x.cancelled, cancelled = false,
+           active = true, ended_at = null,
            changed_by = p_actor, why = p_why
      where x.id = p_run;
   end if;

@@ -34,7 +34,8 @@ update jobwell.runs r set next_no = r.next_no + :n::bigint where r.id = :run and
 returning r.next_no - :n::bigint;
 
 -- name: copy_items
-copy jobwell.run_items (run_id, no, key, data) from stdin;
+-- Its lines are UTF-8, whatever the connection speaks.
+copy jobwell.run_items (run_id, no, key, data) from stdin (encoding 'UTF8');
 
 -- name: insert_items
 -- The same where some are there already. Returns the numbers of the new ones.
@@ -174,8 +175,9 @@ returning r.id;
 -- name: let_go
 -- The rest behind a canary.
 with r as (
-  update jobwell.runs set state = 'running', held = false, changed_by = :by, why = :why, moved_at = jobwell.now()
-   where id = :run and held and sealed and state in ('running', 'paused') and not cancelled returning id)
+  update jobwell.runs
+     set state = case when started_at is null then 'queued' else 'running' end, held = false, changed_by = :by, why = :why, moved_at = jobwell.now()
+   where id = :run and held and sealed and state in ('queued', 'running', 'paused') and not cancelled returning id)
 update jobwell.run_lots l set held = false from r where l.run_id = r.id and l.held returning r.id;
 
 -- name: cancel

@@ -164,7 +164,7 @@ def _plain_stage(operation: "Operation[Any, Any]", part: "Part") -> Callable[...
 def _finish(operation: "Operation[Any, Any]", part: "Part") -> Callable[..., Any]:
     async def finish_job(ctx: Context, bulk_run: str, stage: int) -> None:
         run_id, clerk, statements = UUID(bulk_run), clerk_of(operation.client), operation.client.statements
-        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id)):
+        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id, _claim(ctx))):
             return
         facts = await clerk.facts(run_id)
         inner = RunContext(ctx, run_id, facts, operation.read_params(facts.params))
@@ -179,7 +179,7 @@ def _plain_finish(operation: "Operation[Any, Any]", part: "Part") -> Callable[..
     def finish_job(ctx: SyncContext, bulk_run: str, stage: int) -> None:
         run_id, client = UUID(bulk_run), operation.client
         with client.connections.plain() as conn:
-            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id)):
+            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id, _claim(ctx))):
                 return
             facts = run(conn, store.facts(client.statements, run_id))
             card = run(conn, store.card(client.statements, run_id))
@@ -198,7 +198,7 @@ def _plain_end(client: "Client", ctx: SyncContext, run_id: UUID, stage: int) -> 
 def _prepare(operation: "Operation[Any, Any]", part: "Part") -> Callable[..., Any]:
     async def prepare_job(ctx: Context, bulk_run: str, stage: int) -> None:
         run_id, clerk, statements = UUID(bulk_run), clerk_of(operation.client), operation.client.statements
-        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id)):
+        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id, _claim(ctx))):
             return
         facts = await clerk.facts(run_id)
         params = operation.read_params(facts.params)
@@ -217,7 +217,7 @@ def _plain_prepare(operation: "Operation[Any, Any]", part: "Part") -> Callable[.
     def prepare_job(ctx: SyncContext, bulk_run: str, stage: int) -> None:
         run_id, client = UUID(bulk_run), operation.client
         with client.connections.plain() as conn:
-            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id)):
+            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id, _claim(ctx))):
                 return
             facts = run(conn, store.facts(client.statements, run_id))
             sealed = run(conn, store.card(client.statements, run_id)).sealed

@@ -154,10 +154,10 @@ def seal(statements: Statements, run: UUID) -> Program[None]:
     yield statements("runs.seal", run=run)
 
 
-def begins(statements: Statements, run: UUID, stage: int, job: UUID) -> Program[bool]:
-    """Whether a preparation or a finish waits for just this job."""
-    [(count,)] = yield statements("runs.begin_part", run=run, stage=stage, job=job)
-    return bool(count)
+def begins(statements: Statements, run: UUID, stage: int, job: UUID, claim: UUID) -> Program[bool]:
+    """Whether a preparation or a finish waits for just this job. One that has failed waits for it again."""
+    [(waits,)] = yield statements("runs.begin_part", run=run, stage=stage, job=job, claim=claim)
+    return bool(waits)
 
 
 def end_part(statements: Statements, run: UUID, stage: int, job: UUID, claim: UUID | None) -> Program[None]:

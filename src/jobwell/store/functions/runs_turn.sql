@@ -23,6 +23,36 @@ begin
   return job;
 end $$;
 
+-- Whether a preparation or a finish waits for just this job. One that has failed does again, if somebody has taken its job back from
+-- the quarantine; with it the run goes on.
+create or replace function jobwell.run_begin(p_run uuid, p_stage smallint, p_job uuid, p_claim uuid) returns boolean
+language plpgsql volatile as $$
+declare
+  part jobwell.run_stages;
+begin
+  select t.* into part from jobwell.run_stages t join jobwell.runs r on r.id = t.run_id
+   where t.run_id = p_run and t.stage = p_stage and t.job_id = p_job and t.state in ('enqueued', 'failed') and not r.cancelled;
+  if not found or part.state = 'enqueued' then
+    return found;
+  end if;
+  perform jobwell.run_lock(p_run);
+  perform from jobwell.jobs j where j.id = p_job and j.claim_id = p_claim for no key update;
+  if not found then
+    return false;
+  end if;
+  update jobwell.run_stages t set state = 'enqueued', message = null, ended_at = null
+   where t.run_id = p_run and t.stage = p_stage and t.job_id = p_job and t.state = 'failed';
+  if not found then
+    return false;
+  end if;
+  update jobwell.runs r
+     set active = true, ended_at = null, moved_at = jobwell.now(),
+         state = case when r.state = 'paused' and (part.kind = 'finish' or r.changed_by <> 'jobwell') then r.state
+                      when r.started_at is null then 'queued' else 'running' end
+   where r.id = p_run;
+  return true;
+end $$;
+
 -- Lots become jobs, as long as the stage has room. Small lots are put together. Returns the items.
 create or replace function jobwell.run_feed(p_run uuid, p_stage smallint, p_chunk integer, p_room bigint) returns bigint
 language plpgsql volatile

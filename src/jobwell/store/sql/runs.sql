@@ -20,8 +20,7 @@ update jobwell.run_stages t set state = 'enqueued', message = null, ended_at = n
 
 -- name: begin_part
 -- Whether this job is the one that a preparation or a finish waits for.
-select count(*) from jobwell.run_stages t join jobwell.runs r on r.id = t.run_id
- where t.run_id = :run and t.stage = :stage::smallint and t.job_id = :job and t.state = 'enqueued' and not r.cancelled;
+select jobwell.run_begin(:run, :stage::smallint, :job, :claim);
 
 -- name: end_part
 update jobwell.run_stages t set state = 'done', ended_at = jobwell.now()

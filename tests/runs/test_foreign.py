@@ -1,14 +1,18 @@
 """What looks like the job of a run and is none, and what cannot be stored."""
 
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from psycopg import Connection
 
-from jobwell import App, Reject
+from jobwell import App, InvalidArguments, Reject
+from jobwell.runs import RunContext
+from jobwell.runs.items import Item
+from jobwell.store import runs as store
 from jobwell.testing import Testbed
-from tests.runs.conftest import Office, Transfer, check, people
+from tests.runs.conftest import Employee, Office, Transfer, check, people
 
 
 @pytest.mark.parametrize("bulk_run", ["a" * 36, "-" * 36, str(uuid4()), "no run", "RUN"])
@@ -46,3 +50,61 @@ def test_arguments_that_cannot_be_read_fail_by_themselves(office: Office, bed: T
         conn.execute("insert into quarantine select * from odd")
     assert run.status()["apply"].failed == 3
     check(office.app, conn, run.id)
+
+
+def test_what_cannot_be_stored_is_refused_by_its_name(office: Office, bed: Testbed) -> None:
+    run = office.operation.start(Transfer(to="Astana"), items=people(3))
+    for verb in (run.pause, run.resume, run.continue_, run.cancel, run.retry):
+        with pytest.raises(InvalidArguments, match="by holds a NUL"):
+            verb(by="a\0b")
+        with pytest.raises(InvalidArguments, match="why holds a NUL"):
+            verb(by="x", why="a\0b")
+    for ask in (lambda **choice: run.retry(by="x", **choice), run.failed):
+        for choice in ({"stage": "a\0"}, {"code": "a\0"}, {"keys": ["1", "a\0"]}):
+            with pytest.raises(InvalidArguments, match=f"{next(iter(choice))} holds a NUL"):
+                ask(**choice)
+    with pytest.raises(InvalidArguments, match="code holds"):
+        run.errors(code="a\0")
+    with pytest.raises(InvalidArguments, match="key holds"):
+        run.item("a\0")
+    for wrong in (Decimal("1.5"), "a\0b"):
+        with pytest.raises(InvalidArguments, match=r"only=.*nothing was started"):
+            office.operation.start(Transfer(to="Astana"), items=people(3), only={"department": wrong})
+    assert run.status().status == "running"
+
+
+def test_a_start_finds_its_key_free_where_the_holder_is_refused_at_this_moment(
+    office: Office, conn: "Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = office.operation.start(Transfer(to="Astana"), items=people(3), key="k", seal=False)
+    create, calls = store.create, []
+
+    def refused(statements: Any, new: Any) -> Any:
+        asked = create(statements, new)
+        rows = yield next(asked)
+        calls.append(rows)
+        conn.execute("update runs set refused = true, state = 'cancelled', cancelled = true where id = %s", [first.id])
+        try:
+            while True:
+                rows = yield asked.send(rows)
+        except StopIteration as end:
+            return end.value
+
+    monkeypatch.setattr(store, "create", refused)
+    again = office.operation.start(Transfer(to="Astana"), items=people(3), key="k")
+    assert calls == [[]]
+    assert again.created
+    assert again.id != first.id
+
+
+def test_what_a_gateway_says_before_the_stage_has_recorded_stays(app: App, bed: Testbed) -> None:
+    mass = app.bulk("mass", item=Employee, key="employee_id")
+
+    @mass.stage
+    def send(ctx: RunContext, item: Item[Employee]) -> None:
+        app.runs.deliver(item.token, "bounced", "the mailbox is full")
+
+    run = mass.start(items=people(1))
+    bed.drain()
+    [told] = run.item("1")
+    assert (told["state"], told["delivery"], told["message"]) == ("done", "bounced", "the mailbox is full")

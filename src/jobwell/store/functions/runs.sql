@@ -94,7 +94,7 @@ begin
       from given g where g.state <> 'back' order by g.run, g.stage, g.no
     on conflict (run_id, stage, no) do update
        set state = excluded.state, attempt = s.attempt + 1, tries = s.tries + 1, at = excluded.at, code = excluded.code,
-           message = excluded.message
+           message = coalesce(excluded.message, case when s.attempt = 0 then s.message end)  -- what a gateway has told before
      where s.state = 'open'
     returning s.run_id, s.stage, s.no, s.state),
   -- Waiting again: handed back at once, or alone after its delay.

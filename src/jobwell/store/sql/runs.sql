@@ -87,10 +87,18 @@ select * from jobwell.run_record(:jobs::uuid[], :claims::uuid[], :runs::uuid[], 
 select jobwell.run_turn(:run);
 
 -- name: to_look_at
--- Active runs that nobody has looked at for a moment; whoever gets them looks.
+-- Active runs that nobody has looked at for a moment; whoever gets them looks. Those that cannot move by themselves (paused, or waiting
+-- for more items) are looked at thirty times less often, so that many of them do not hold up the others.
 update jobwell.runs r set looked_at = jobwell.now()
- where r.id = any (array(select n.id from jobwell.runs n where n.active and n.looked_at < (select jobwell.now()) - make_interval(secs => :every::float8)
-                          order by n.looked_at limit 20 for update skip locked))
+ where r.id = any (array(
+   select n.id from jobwell.runs n cross join (select jobwell.now() as now offset 0) c
+    where n.active and n.looked_at < c.now - make_interval(secs => :every::float8)
+      and (n.cancelled or n.looked_at < c.now - make_interval(secs => 30 * :every::float8)
+           or (n.state <> 'paused'
+               and (n.sealed or exists (select from jobwell.run_lots l where l.run_id = n.id and not l.held)
+                    or exists (select from jobwell.run_counts x where x.run_id = n.id having sum(x.out) <> 0)
+                    or exists (select from jobwell.run_stages t where t.run_id = n.id and t.kind = 'prepare' and t.state in ('enqueued', 'failed')))))
+    order by n.looked_at limit 20 for update of n skip locked))
 returning r.id, r.state <> 'paused' and r.moved_at < jobwell.now() - make_interval(secs => :still::float8);
 
 -- name: rescue
@@ -215,7 +223,13 @@ with gone as (
 select count(*) from gone;
 
 -- name: forget_rest
-with gone as (delete from jobwell.runs where id = :run and not active returning id),
+-- Several may forget at once: what another has taken and not committed yet is still there, and its next piece is not ours to drop.
+with gone as (
+  delete from jobwell.runs r
+   where r.id = :run and not r.active and not exists (select from jobwell.run_items x where x.run_id = r.id)
+     and not exists (select from jobwell.run_states x where x.run_id = r.id)
+     and not exists (select from jobwell.run_bad_rows x where x.run_id = r.id)
+  returning r.id),
 lots as (delete from jobwell.run_lots l using gone g where l.run_id = g.id),
 counts as (delete from jobwell.run_counts c using gone g where c.run_id = g.id),
 stages as (delete from jobwell.run_stages t using gone g where t.run_id = g.id)

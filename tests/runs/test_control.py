@@ -121,3 +121,39 @@ def test_the_window_keeps_the_queue_short(app: App, bed: Testbed, conn: "Connect
     assert conn.execute("select count(*) from jobs").fetchone() == (3,)
     bed.drain()
     assert run.status()["touch"].done == 500
+
+
+def test_a_canary_that_matches_nothing_says_so_and_can_be_let_go(office: Office, bed: Testbed, conn: "Connection[Any]") -> None:
+    run = office.operation.start(Transfer(to="Astana"), items=people(3), only={"department": "Finence"})
+    bed.drain()
+    card = run.status()
+    assert (card.status, card.why) == ("paused", "the canary matches 0 of 3 items; nothing has run")
+    assert not run.resume(by="x")
+    assert run.continue_(by="x")
+    bed.drain()
+    assert (run.status().status, sorted(office.applied)) == ("completed", [1, 2, 3])
+    check(office.app, conn, run.id)
+
+
+def test_a_canary_that_matches_nothing_can_be_let_go_before_anybody_has_looked(office: Office, conn: "Connection[Any]") -> None:
+    run = office.operation.start(Transfer(to="Astana"), items=people(3), only={"department": "Finence"}, seal=False)
+    conn.execute("select run_seal(%s)", [run.id])  # as a process leaves it that dies before its turn
+    assert run.status().status == "queued"
+    assert run.continue_(by="x")
+    assert run.status().status == "running"
+
+
+def test_a_run_that_was_cancelled_while_its_items_came_ends_after_a_retry(
+    office: Office, bed: Testbed, conn: "Connection[Any]"
+) -> None:
+    office.fails = {1, 2}
+    run = office.operation.start(Transfer(to="Astana"), items=people(2), on_bad="skip", seal=False)
+    bed.drain()
+    assert run.cancel(by="x")
+    run.seal()  # which comes too late
+    office.fails = set()
+    assert run.retry(by="x") == 2
+    bed.drain()
+    card = run.status()
+    assert (card.status, card.sealed, card["apply"].done, card["notify"].done) == ("completed", True, 2, 2)
+    check(office.app, conn, run.id)

@@ -10,12 +10,19 @@ from jobwell.runs import RunContext
 from jobwell.runs.items import Item
 from jobwell.store import runs as store
 from jobwell.store.link import Link
+from jobwell.store.statements import Program, Query
 from jobwell.store.statements import run as drive
 from jobwell.testing import Testbed
 from jobwell.worker.housekeeping.runs import RunsService
 from tests.runs.conftest import Employee, Office, Transfer, check, people
 from tests.waiting import auntil
 from tests.worker.helpers import working
+
+
+def ask(query: Query) -> Program[list[tuple[Any, ...]]]:
+    """One statement."""
+    rows: list[tuple[Any, ...]] = yield query
+    return rows
 
 
 def test_items_whose_jobs_are_gone_wait_again(office: Office, bed: Testbed, conn: "Connection[Any]") -> None:
@@ -106,3 +113,31 @@ def test_declarations_are_checked(app: App) -> None:
         mass.finish(when="often")  # type: ignore[call-overload]
     with pytest.raises(DeclarationError, match="has no stage"):
         mass.start(items=[])
+
+
+def test_a_run_is_not_dropped_while_another_forgets_a_piece_of_it(office: Office, bed: Testbed, conn: "Connection[Any]") -> None:
+    run = office.operation.start(Transfer(to="Astana"), items=people(20))
+    bed.drain()
+    conn.execute("update runs set ended_at = now() - interval '91 days'")
+    conn.execute("delete from run_states")
+    statements = office.app.database.statements
+    # As for one who waited for the piece of another, and then found it gone.
+    assert drive(conn, ask(statements("runs.forget_rest", run=run.id, limit=10))) == [(0,)]
+    assert conn.execute("select count(*) from runs").fetchone() == (1,)
+    for _ in range(5):
+        drive(conn, store.forget(statements, seconds=90 * 86400.0))
+    for table in ("runs", "run_items", "run_states", "run_stages", "run_counts", "run_lots"):
+        assert conn.execute(f"select count(*) from {table}").fetchone() == (0,), table
+
+
+def test_runs_that_stand_still_do_not_hold_up_the_others(office: Office, bed: Testbed, conn: "Connection[Any]") -> None:
+    for _ in range(11):
+        office.operation.start(Transfer(to="Astana"), items=people(1)).pause(by="x")
+        office.operation.start(Transfer(to="Astana"), items=people(1), seal=False)
+    run = office.operation.start(Transfer(to="Astana"), items=people(1))
+    statements = office.app.database.statements
+    conn.execute("update runs set looked_at = now() - interval '5 seconds'")
+    conn.execute("update runs set looked_at = now() - interval '3 seconds' where id = %s", [run.id])
+    assert drive(conn, store.to_look_at(statements, every=1.0, still=30.0)) == [(run.id, False)]
+    conn.execute("update runs set looked_at = now() - interval '40 seconds' where id <> %s", [run.id])
+    assert len(drive(conn, store.to_look_at(statements, every=1.0, still=30.0))) == 20

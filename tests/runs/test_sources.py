@@ -7,8 +7,9 @@ import pytest
 from openpyxl import Workbook
 from psycopg import Connection
 
-from jobwell import InvalidArguments
-from jobwell.runs import csv_rows, query_rows, xlsx_rows
+from jobwell import App, InvalidArguments
+from jobwell.runs import RunContext, csv_rows, query_rows, xlsx_rows
+from jobwell.runs.items import Item
 from jobwell.testing import Testbed
 from tests.runs.conftest import Office, Transfer
 
@@ -58,3 +59,17 @@ def test_a_query(office: Office, bed: Testbed, database_url: str, conn: "Connect
     run = office.operation.start(Transfer(to="Astana"), items=rows)
     bed.drain()
     assert run.status()["apply"].done == 30
+
+
+def test_a_connection_with_another_encoding(store_settings: dict[str, Any], schema: str, conn: "Connection[Any]") -> None:
+    url = store_settings["database_url"]
+    app = App(database_url=f"{url}{'&' if '?' in url else '?'}client_encoding=LATIN1", schema=schema)
+    mass = app.bulk("mass", item=dict[str, Any], key="name")
+
+    @mass.stage
+    async def touch(ctx: RunContext, item: Item[dict[str, Any]]) -> None: ...
+
+    run = mass.start(items=[{"name": "Müller", "city": "Zürich"}])
+    assert conn.execute("select key, data ->> 'city' from run_items").fetchall() == [("Müller", "Zürich")]
+    assert run.item("Müller")
+    app.close()

@@ -238,6 +238,8 @@ def refusals(statements: Statements, verb: Verb, jobs: Sequence[UUID]) -> Progra
     if jobs and verb in ("jobs.retry", "quarantine.retry"):
         for job, (key, holder, state) in (yield from quarantine.held(statements, jobs)).items():
             found[job] = quarantine.stands(key, holder, state)
+        for job in (yield from quarantine.of_stages(statements, jobs)):
+            found[job] = quarantine.OF_A_RUN
     return found
 
 

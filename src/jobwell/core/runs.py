@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
+import orjson
+
 from jobwell.core.errors import InvalidArguments
 
 State = Literal["queued", "running", "paused", "completed", "completed_with_errors", "cancelled"]
@@ -261,6 +263,12 @@ def canary_of(given: float | None, only: Mapping[str, Any] | None) -> Canary | N
     if given is not None and only:
         raise InvalidArguments("canary and only: give one of them; nothing was started", "canary")
     if only:
+        try:
+            stored = orjson.dumps(dict(only))
+        except TypeError as error:
+            raise InvalidArguments(f"only={only!r} must be values as JSON has them ({error}); nothing was started", "only") from None
+        if b"\\u0000" in stored:
+            raise InvalidArguments(f"only={only!r} holds a NUL character, which cannot be stored; nothing was started", "only")
         return Canary(only=dict(only))
     if given is None:
         return None

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 def fill(client: "Client", shape: ItemShape, run_id: UUID, rows: Iterable[Any], *, resumes: bool) -> Stored:
     """Store items. A run that is cancelled meanwhile takes no more, which is no error.
 
+    Nor is it one where it is sealed and this is its own input (`resumes`): somebody else has read it to its end.
+
     Raises:
-        Conflict: it is sealed.
+        Conflict: it is sealed, and these are others.
     """
     statements = client.statements
     intake = Intake(statements, run_id, resumes=resumes)
@@ -28,7 +30,7 @@ def fill(client: "Client", shape: ItemShape, run_id: UUID, rows: Iterable[Any], 
             try:
                 intake.put(conn, block)
             except Conflict:
-                if run(conn, store.card(statements, run_id)).status != "cancelled":
+                if not resumes and run(conn, store.card(statements, run_id)).status != "cancelled":
                     raise
                 break
             run(conn, store.turn(statements, run_id))
@@ -46,7 +48,7 @@ async def afill(
             try:
                 await intake.aput(conn, block)
             except Conflict:
-                if (await arun(conn, store.card(statements, run_id))).status != "cancelled":
+                if not resumes and (await arun(conn, store.card(statements, run_id))).status != "cancelled":
                     raise
                 break
             await arun(conn, store.turn(statements, run_id))

@@ -164,7 +164,7 @@ def _plain_stage(operation: "Operation[Any, Any]", part: "Part") -> Callable[...
 def _finish(operation: "Operation[Any, Any]", part: "Part") -> Callable[..., Any]:
     async def finish_job(ctx: Context, bulk_run: str, stage: int) -> None:
         run_id, clerk, statements = UUID(bulk_run), clerk_of(operation.client), operation.client.statements
-        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id)):
+        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id, _claim(ctx))):
             return
         facts = await clerk.facts(run_id)
         inner = RunContext(ctx, run_id, facts, operation.read_params(facts.params))
@@ -179,7 +179,7 @@ def _plain_finish(operation: "Operation[Any, Any]", part: "Part") -> Callable[..
     def finish_job(ctx: SyncContext, bulk_run: str, stage: int) -> None:
         run_id, client = UUID(bulk_run), operation.client
         with client.connections.plain() as conn:
-            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id)):
+            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id, _claim(ctx))):
                 return
             facts = run(conn, store.facts(client.statements, run_id))
             card = run(conn, store.card(client.statements, run_id))
@@ -198,13 +198,15 @@ def _plain_end(client: "Client", ctx: SyncContext, run_id: UUID, stage: int) -> 
 def _prepare(operation: "Operation[Any, Any]", part: "Part") -> Callable[..., Any]:
     async def prepare_job(ctx: Context, bulk_run: str, stage: int) -> None:
         run_id, clerk, statements = UUID(bulk_run), clerk_of(operation.client), operation.client.statements
-        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id)):
+        if not await clerk.ask(store.begins(statements, run_id, stage, ctx.id, _claim(ctx))):
             return
         facts = await clerk.facts(run_id)
         params = operation.read_params(facts.params)
-        rows = part.fn(RunContext(ctx, run_id, facts, params), params)
-        await afill(operation.client, operation.items, run_id, await rows if inspect.iscoroutine(rows) else rows, resumes=True)
-        await clerk.ask(store.seal(statements, run_id))
+        if not (await clerk.ask(store.card(statements, run_id))).sealed:  # otherwise an attempt before has died behind its seal
+            rows = part.fn(RunContext(ctx, run_id, facts, params), params)
+            rows = await rows if inspect.iscoroutine(rows) else rows
+            await afill(operation.client, operation.items, run_id, rows, resumes=True)
+            await clerk.ask(store.seal(statements, run_id))
         await clerk.ask(store.end_part(statements, run_id, stage, ctx.id, _claim(ctx)))
         await clerk.ask(store.turn(statements, run_id))
 
@@ -215,13 +217,15 @@ def _plain_prepare(operation: "Operation[Any, Any]", part: "Part") -> Callable[.
     def prepare_job(ctx: SyncContext, bulk_run: str, stage: int) -> None:
         run_id, client = UUID(bulk_run), operation.client
         with client.connections.plain() as conn:
-            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id)):
+            if not run(conn, store.begins(client.statements, run_id, stage, ctx.id, _claim(ctx))):
                 return
             facts = run(conn, store.facts(client.statements, run_id))
+            sealed = run(conn, store.card(client.statements, run_id)).sealed
         params = operation.read_params(facts.params)
-        fill(client, operation.items, run_id, part.fn(RunContext(ctx, run_id, facts, params), params), resumes=True)
-        with client.connections.plain() as conn:
-            run(conn, store.seal(client.statements, run_id))
+        if not sealed:
+            fill(client, operation.items, run_id, part.fn(RunContext(ctx, run_id, facts, params), params), resumes=True)
+            with client.connections.plain() as conn:
+                run(conn, store.seal(client.statements, run_id))
         _plain_end(client, ctx, run_id, stage)
 
     return prepare_job

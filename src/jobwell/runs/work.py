@@ -133,11 +133,10 @@ class Work:
         return ended
 
     def _args(self, ended: Sequence[Ended]) -> list[tuple[UUID, str]]:
-        """Where something is handed back, the arguments without it."""
-        back = {one.no for one in ended if one.state in ("back", "open")}
-        if not back:
+        """Where something is handed back, the arguments without it, and without what is recorded with it."""
+        if not any(one.state in ("back", "open") for one in ended):
             return []
-        keeps = spans(sorted(set(self._left) - back))
+        keeps = spans(sorted(set(self._left) - {one.no for one in ended}))
         args = {"bulk_run": str(self._run), "stage": self._stage, "spans": keeps}
         return [(self._job, orjson.dumps(args).decode())]
 

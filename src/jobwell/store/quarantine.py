@@ -13,6 +13,7 @@ from jobwell.store import audit
 from jobwell.store.jobs import INLINE
 from jobwell.store.statements import Program, Statements
 
+OF_A_RUN = "it is a job of a run's stage, and its items have failed with it: retry the run (`run.retry(by=…)`), which opens them"
 PIECE = 500
 MOST_GROUPS = 10_000
 State = Literal["new", "looked at", "waiting", "resolved"]
@@ -71,14 +72,22 @@ def held(statements: Statements, ids: Sequence[UUID]) -> Program[dict[UUID, tupl
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 
+def of_stages(statements: Statements, ids: Sequence[UUID]) -> Program[list[UUID]]:
+    """Of these, those that are jobs of a run's stage: a retry leaves them where they are."""
+    rows = yield statements("quarantine.of_stages", ids=list(ids))
+    return [row[0] for row in rows]
+
+
 def check_held(statements: Statements, job: UUID) -> Program[None]:
     """To be asked where a retry of one job did nothing.
 
     Raises:
-        Conflict: because an equal job stands for its key; the sentence names it.
+        Conflict: because an equal job stands for its key, or it is a run's; the sentence names it.
     """
     for key, holder, state in (yield from held(statements, [job])).values():
         raise Conflict(f"job {job} stays in the quarantine: {stands(key, holder, state)}. {NOT_CHANGED.capitalize()}")
+    if (yield from of_stages(statements, [job])):
+        raise Conflict(f"job {job} stays in the quarantine: {OF_A_RUN}. {NOT_CHANGED.capitalize()}")
 
 
 def stands(key: str, holder: UUID | None, state: str | None) -> str:

@@ -98,8 +98,6 @@ class Intake:
             await arun(conn, self._end(block, first, numbers))
 
     def _begin(self, block: Block) -> Program[int]:
-        if self._first is None and self._resumes:
-            yield self._statements("runs.forget_input", run=self._run)
         rows = yield self._statements("runs.reserve", run=self._run, n=len(block.keys))
         if not rows:
             raise Conflict(f"run {self._run} takes no more items: it is sealed, or cancelled")
@@ -134,7 +132,11 @@ class Intake:
             if self._resumes:
                 [(known,)] = yield self._statements("runs.there_before", run=self._run, keys=block.keys, before=self._first)
             twice += there - known
-        rows = yield self._statements("runs.stored", run=self._run, nos=list(numbers), duplicates=twice, bad=block.bad_count)
+        so_far = self.stored
+        rows = yield self._statements(
+            "runs.stored", run=self._run, nos=list(numbers), again=self._resumes,
+            duplicates=twice + so_far.duplicates * self._resumes, bad=block.bad_count + so_far.bad * self._resumes,
+        )  # fmt: skip
         if not rows:
             raise Conflict(f"run {self._run} takes no more items: it was sealed, or cancelled, while they came")
         if block.bad:

@@ -10,6 +10,7 @@ import orjson
 
 from jobwell.core.errors import NotFound
 from jobwell.core.runs import BadRow, Card, Counts, ItemError, PartCard, slowest, stage_cards, whole_percent
+from jobwell.core.text import check_storable
 from jobwell.store import audit
 from jobwell.store.arrays import Uuids
 from jobwell.store.statements import Program, Statements
@@ -95,14 +96,16 @@ class Facts(NamedTuple):
 
 def create(statements: Statements, new: NewRun) -> Program[tuple[UUID, bool]]:
     """Make a run; inside a transaction. Returns its id, or that of the run that has its key, and whether it was made."""
-    rows = yield statements(
-        "runs.create", id=new.id, operation=new.operation, key=new.key, tenant=new.tenant, params=new.params, meta=new.meta,
-        canary=None if new.canary is None else orjson.dumps(new.canary).decode(), on_bad=new.on_bad, version=new.version,
-        expected=new.expected, by=new.by, why=new.why,
-    )  # fmt: skip
-    if not rows:
+    while not (
+        yield statements(
+            "runs.create", id=new.id, operation=new.operation, key=new.key, tenant=new.tenant, params=new.params, meta=new.meta,
+            canary=None if new.canary is None else orjson.dumps(new.canary).decode(), on_bad=new.on_bad, version=new.version,
+            expected=new.expected, by=new.by, why=new.why,
+        )
+    ):  # fmt: skip
         rows = yield statements("runs.by_key", operation=new.operation, key=new.key)
-        return rows[0][0], False
+        if rows:  # otherwise it was refused between the two, and its key is free
+            return rows[0][0], False
     for part in new.parts:
         yield statements(
             "runs.add_stage", run=new.id, stage=part.stage, kind=part.kind, name=part.name, after=part.after,
@@ -121,6 +124,7 @@ def by_key(statements: Statements, operation: str, key: str) -> Program[UUID]:
     Raises:
         NotFound: there is none.
     """
+    check_storable(operation=operation, key=key)
     rows = yield statements("runs.by_key", operation=operation, key=key)
     if not rows:
         raise NotFound(f"there is no run of {operation} with the key {key!r}")
@@ -154,10 +158,10 @@ def seal(statements: Statements, run: UUID) -> Program[None]:
     yield statements("runs.seal", run=run)
 
 
-def begins(statements: Statements, run: UUID, stage: int, job: UUID) -> Program[bool]:
-    """Whether a preparation or a finish waits for just this job."""
-    [(count,)] = yield statements("runs.begin_part", run=run, stage=stage, job=job)
-    return bool(count)
+def begins(statements: Statements, run: UUID, stage: int, job: UUID, claim: UUID) -> Program[bool]:
+    """Whether a preparation or a finish waits for just this job. One that has failed waits for it again."""
+    [(waits,)] = yield statements("runs.begin_part", run=run, stage=stage, job=job, claim=claim)
+    return bool(waits)
 
 
 def end_part(statements: Statements, run: UUID, stage: int, job: UUID, claim: UUID | None) -> Program[None]:
@@ -258,6 +262,7 @@ def errors(
     statements: Statements, run: UUID, *, limit: int, after: tuple[int, int] | None, code: str | None
 ) -> Program[list[ItemError]]:
     """Failed items, page by page."""
+    check_storable(code=code)
     stage, no = after or (-1, 0)
     rows = yield statements("runs.errors", run=run, limit=limit, after_stage=stage, after_no=no, code=code)
     return [
@@ -273,6 +278,7 @@ def reasons(statements: Statements, run: UUID, *, limit: int) -> Program[list[tu
 
 def item(statements: Statements, run: UUID, key: str) -> Program[list[dict[str, Any]]]:
     """What became of one item, stage by stage."""
+    check_storable(key=key)
     rows = yield statements("runs.item", run=run, key=key)
     names = ("stage", "state", "code", "message", "attempt", "at", "delivery", "delivery_at")
     return [dict(zip(names, row, strict=True)) for row in rows]
@@ -296,8 +302,15 @@ def latest(
 # --- acting ----------------------------------------------------------------------------------------------------------------
 
 
+def _check_choice(stage: str | None, code: str | None, keys: Sequence[str] | None) -> None:
+    check_storable(stage=stage, code=code)
+    for key in keys or ():
+        check_storable(keys=key)
+
+
 def change(statements: Statements, verb: str, run: UUID, *, by: str, why: str | None) -> Program[bool]:
     """pause, resume, let_go (the rest behind a canary) or cancel, with its audit row. False: there was nothing to change."""
+    check_storable(by=by, why=why)
     rows = yield statements(f"runs.{verb}", run=run, by=by, why=why)
     if rows:
         yield from audit.record(statements, actor=by, action=f"runs.{verb}", target=str(run), detail={"why": why})
@@ -319,6 +332,7 @@ def count_failed(
     statements: Statements, run: UUID, *, stage: str | None, code: str | None, keys: Sequence[str] | None
 ) -> Program[int]:
     """How many items a retry would open."""
+    _check_choice(stage, code, keys)
     [(count,)] = yield statements("runs.count_failed", run=run, stage=stage, code=code, keys=keys)
     return int(count)
 
@@ -334,6 +348,8 @@ def retry(
     why: str | None,
 ) -> Program[int]:
     """Open failed items again. Returns how many; -1: the run cannot be retried as it is."""
+    check_storable(by=by, why=why)
+    _check_choice(stage, code, keys)
     [(count,)] = yield statements("runs.retry", run=run, stage=stage, code=code, keys=keys, by=by, why=why)
     if count > 0:
         detail = {"items": count, "stage": stage, "code": code, "keys": list(keys or ())[:100] or None, "why": why}

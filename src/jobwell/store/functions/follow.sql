@@ -1,4 +1,4 @@
--- version: 1
+-- version: 2
 -- Jobs that wait for others. docs/dependencies.md tells it in words.
 --
 -- Whatever way a job ends, it leaves its table: a trigger notes that in `unsettled`, for jobs that are linked and only for those. When
@@ -46,6 +46,7 @@ declare
   fresh  uuid[];    -- jobs that begin to wait
   looked uuid[];    -- the followed jobs of both
   held   uuid[];
+  stood  uuid[];    -- nowhere any more, and their windows hold
   places record;    -- where they stand: ids, states
   edges  record;    -- what changes: at (ctid), job, after, was, now
   wait   uuid[];    -- the jobs concerned that still wait, locked
@@ -79,14 +80,21 @@ begin
       select 3, f.id, case f.state when 'failed' then 'discarded' else f.state end from jobwell.finished f where f.id = any (looked)) s
      order by s.id, s.place) p;
 
+  -- A job that stands for an equal one by its window, and is nowhere any more, has succeeded: otherwise the window would be void.
+  if fresh is not null and exists (select unnest(looked) except select unnest(places.ids) except select unnest(left_)) then
+    stood := array(select d.job_id from jobwell.dedup d where d.job_id in (
+      select unnest(looked) except select unnest(places.ids) except select unnest(left_)));
+  end if;
+
   select array_agg(e.at) as at, array_agg(e.job) as job, array_agg(e.after) as after, array_agg(e.was) as was, array_agg(e.now) as now
     into edges from (
-    select f.ctid as at, f.job, f.after, f.state as was, coalesce(p.state, 'gone') as now
+    select f.ctid as at, f.job, f.after, f.state as was,
+           coalesce(p.state, case when f.job = any (fresh) and f.after = any (stood) then 'succeeded' else 'gone' end) as now
       from (select f.ctid, f.* from jobwell.follows f where f.after = any (left_)
             union
             select f.ctid, f.* from jobwell.follows f where f.job = any (fresh)) f
       left join unnest(places.ids, places.states) p(id, state) on p.id = f.after
-     where f.state <> coalesce(p.state, 'gone')) e;
+   ) e where e.was <> e.now;
   if edges.at is null and fresh is null then
     return null;
   end if;

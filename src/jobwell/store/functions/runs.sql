@@ -14,7 +14,7 @@ create or replace function jobwell.run_spans(p_nos bigint[]) returns json
 language sql immutable as $$
   select coalesce(json_agg(json_build_array(f.first, f.last) order by f.first), '[]') from (
     select min(g.no) as first, max(g.no) as last
-      from (select u.no, u.no - row_number() over (order by u.no) as island from unnest(p_nos) u(no)) g group by g.island) f
+      from (select u.no, u.no - row_number() over (order by u.no) as island from (select distinct n.no from unnest(p_nos) n(no)) u) g group by g.island) f
 $$;
 
 create or replace function jobwell.run_args(p_run uuid, p_stage smallint, p_nos bigint[]) returns text
@@ -30,13 +30,22 @@ language sql volatile as $$
     from (select lpad(to_hex((extract(epoch from p_now) * 1000)::bigint), 12, '0') as hex) t
 $$;
 
--- The items of these jobs that are open yet, with the state of their runs.
+-- What these jobs hold as it stands in the store: what a worker has in its memory may be older than a retry of the run.
+create or replace function jobwell.run_held(p_jobs uuid[]) returns table (job uuid, no bigint)
+language sql stable as $$
+  select j.id, n.no from jobwell.jobs j cross join lateral (
+    select coalesce(j.args, (select p.args from jobwell.payloads p where p.id = j.id)) as args offset 0) a cross join jobwell.run_nos(a.args) n(no)
+   where j.id = any (p_jobs)
+$$;
+
+-- The items of these jobs that are open yet, with the state of their runs. One that has been open before may have been given to
+-- another job meanwhile.
 create or replace function jobwell.run_load(p_jobs uuid[], p_runs uuid[], p_stages smallint[], p_firsts bigint[], p_lasts bigint[])
 returns table (job uuid, run_state text, no bigint, key text, data text, attempt smallint, tries smallint)
 language sql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set jit = off
 as $$
-  select g.job, case when r.cancelled then 'cancelled' else r.state end, i.no, i.key,
+  select distinct on (g.job, i.no) g.job, case when r.cancelled then 'cancelled' else r.state end, i.no, i.key,
          case when r.state in ('queued', 'running') and not r.cancelled then i.data::text end,
          coalesce(s.attempt, 0::smallint), coalesce(s.tries, 0::smallint)
     -- Each look-up by itself and in this order, whatever the statistics say: a join would read the whole table for a few items.
@@ -46,13 +55,14 @@ as $$
      select x.no, x.key, x.data from jobwell.run_items x where x.run_id = g.run and x.no between g.first and g.last order by x.no offset 0) i
     left join lateral (
       select x.state, x.attempt, x.tries from jobwell.run_states x where x.run_id = g.run and x.stage = g.stage and x.no = i.no offset 0) s on true
-   where s.state is null or s.state = 'open'
+   where s.state is null or (s.state = 'open' and (g.job, i.no) in (select h.job, h.no from jobwell.run_held(p_jobs) h))
    order by g.job, i.no
 $$;
 
 -- What became of items, and what follows: fenced by the claims of their jobs, and changed where an item is open only.
 -- States: done, failed, skipped, cancelled; open: once more after a delay, alone; back: handed back as it was. The jobs that
--- hand something back get the arguments without it, so that another attempt of theirs does not find it.
+-- hand something back get the arguments without it, so that another attempt of theirs does not find it. What waits again or has been
+-- open before counts only while the arguments hold it: so the whole may be repeated, however old it is.
 -- Returns the jobs that were no longer the caller's ('lost'), and the states of the runs.
 create or replace function jobwell.run_record(p_jobs uuid[], p_claims uuid[], p_runs uuid[], p_stages smallint[], p_nos bigint[],
   p_states text[], p_codes text[], p_messages text[], p_delays double precision[], p_rest_jobs uuid[], p_rest_args text[])
@@ -70,16 +80,21 @@ begin
      where j.id = any (p_jobs) and ((j.id, j.claim_id) in (select g.id, g.claim from unnest(p_jobs, p_claims) g(id, claim))) is true
      order by j.id for no key update);
   with given as materialized (
-    select g.* from unnest(p_jobs, p_runs, p_stages, p_nos, p_states, p_codes, p_messages, p_delays)
-      as g(job, run, stage, no, state, code, message, delay)
-     where g.job = any (mine)),
+    select distinct on (g.run, g.stage, g.no) g.*
+      from unnest(p_jobs, p_runs, p_stages, p_nos, p_states, p_codes, p_messages, p_delays)
+        as g(job, run, stage, no, state, code, message, delay)
+     where g.job = any (mine)
+       and case when g.state in ('open', 'back')
+                  or exists (select from jobwell.run_states s where s.run_id = g.run and s.stage = g.stage and s.no = g.no and s.state = 'open')
+                then (g.job, g.no) in (select h.job, h.no from jobwell.run_held(mine) h) else true end
+     order by g.run, g.stage, g.no),
   kept as (
     insert into jobwell.run_states as s (run_id, stage, no, state, attempt, tries, at, code, message)
     select g.run, g.stage, g.no, g.state, 1, 1, now, g.code, g.message
       from given g where g.state <> 'back' order by g.run, g.stage, g.no
     on conflict (run_id, stage, no) do update
        set state = excluded.state, attempt = s.attempt + 1, tries = s.tries + 1, at = excluded.at, code = excluded.code,
-           message = excluded.message
+           message = coalesce(excluded.message, case when s.attempt = 0 then s.message end)  -- what a gateway has told before
      where s.state = 'open'
     returning s.run_id, s.stage, s.no, s.state),
   -- Waiting again: handed back at once, or alone after its delay.
@@ -124,7 +139,9 @@ begin
    where r.id = any (array(select distinct g.run from unnest(p_runs) g(run)));
 end $$;
 
--- A job of a run has failed for good: so have its items that are open. In the transaction that puts it into the quarantine.
+-- A job of a run has failed for good: so have its items that are open. In the transaction that puts it into the quarantine, with
+-- others of its worker: so it never raises, whatever a task of another kind has for arguments. A job is one of a run if the run has
+-- a stage with its task.
 create or replace function jobwell.run_job_failed() returns trigger
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -135,7 +152,8 @@ declare
   part  jobwell.run_stages;
   told  text;
 begin
-  if given ->> 'bulk_run' is null or given ->> 'bulk_run' !~ '^[0-9a-f-]{36}$' or given ->> 'stage' !~ '^\d{1,4}$' then
+  if given is null or given ->> 'bulk_run' is null or given ->> 'bulk_run' !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+     or (given ->> 'stage' ~ '^\d{1,4}$') is not true then
     return null;
   end if;
   run := (given ->> 'bulk_run')::uuid;
@@ -151,7 +169,7 @@ begin
   with kept as (
     insert into jobwell.run_states as s (run_id, stage, no, state, attempt, tries, at, code, message)
     select run, part.stage, n.no, 'failed', 1, 1, jobwell.now(), coalesce(new.code, new.reason), told
-      from (select f.no from jobwell.run_nos(given) f(no)
+      from (select distinct f.no from jobwell.run_nos(given) f(no)
              where exists (select from jobwell.run_items i where i.run_id = run and i.no = f.no) order by f.no) n
     on conflict (run_id, stage, no) do update
        set state = 'failed', attempt = s.attempt + 1, tries = s.tries + 1, at = excluded.at, code = excluded.code, message = excluded.message
@@ -162,10 +180,13 @@ begin
   select run, part.stage, jobwell.run_shard(), -g.n, g.n from gone g where g.n > 0
   on conflict (run_id, stage, shard) do update set out = c.out + excluded.out, failed = c.failed + excluded.failed;
   return null;
+exception when data_exception then
+  return null;  -- arguments that no run has made
 end $$;
 
+-- Its condition looks at the arguments as a text: to read a field of them may raise, as by an escaped NUL.
 create or replace trigger run_job_failed after insert on jobwell.quarantine
-  for each row when (current_setting('jobwell.moving', true) is distinct from 'on' and (new.args is null or (new.args ->> 'bulk_run') is not null))
+  for each row when (current_setting('jobwell.moving', true) is distinct from 'on' and (new.args is null or new.args::text like '%"bulk_run"%'))
   execute function jobwell.run_job_failed();
 
 -- What a gateway tells of an item later: it never goes back from its end. Returns 'changed', 'known' or 'unknown'.

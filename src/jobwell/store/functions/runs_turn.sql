@@ -23,6 +23,36 @@ begin
   return job;
 end $$;
 
+-- Whether a preparation or a finish waits for just this job. One that has failed does again, if somebody has taken its job back from
+-- the quarantine; with it the run goes on.
+create or replace function jobwell.run_begin(p_run uuid, p_stage smallint, p_job uuid, p_claim uuid) returns boolean
+language plpgsql volatile as $$
+declare
+  part jobwell.run_stages;
+begin
+  select t.* into part from jobwell.run_stages t join jobwell.runs r on r.id = t.run_id
+   where t.run_id = p_run and t.stage = p_stage and t.job_id = p_job and t.state in ('enqueued', 'failed') and not r.cancelled;
+  if not found or part.state = 'enqueued' then
+    return found;
+  end if;
+  perform jobwell.run_lock(p_run);
+  perform from jobwell.jobs j where j.id = p_job and j.claim_id = p_claim for no key update;
+  if not found then
+    return false;
+  end if;
+  update jobwell.run_stages t set state = 'enqueued', message = null, ended_at = null
+   where t.run_id = p_run and t.stage = p_stage and t.job_id = p_job and t.state = 'failed';
+  if not found then
+    return false;
+  end if;
+  update jobwell.runs r
+     set active = true, ended_at = null, moved_at = jobwell.now(),
+         state = case when r.state = 'paused' and (part.kind = 'finish' or r.changed_by <> 'jobwell') then r.state
+                      when r.started_at is null then 'queued' else 'running' end
+   where r.id = p_run;
+  return true;
+end $$;
+
 -- Lots become jobs, as long as the stage has room. Small lots are put together. Returns the items.
 create or replace function jobwell.run_feed(p_run uuid, p_stage smallint, p_chunk integer, p_room bigint) returns bigint
 language plpgsql volatile
@@ -208,10 +238,12 @@ begin
       waits := true;
     end if;
   end loop;
-  if r.held and r.sealed and waits and fed = 0 and r.state = 'running' and not r.cancelled
+  if r.held and r.sealed and waits and fed = 0 and r.state in ('queued', 'running') and not r.cancelled
      and not exists (select from jobwell.run_lots l where l.run_id = p_run and not l.held)
      and not exists (select from jobwell.run_counts c where c.run_id = p_run having sum(c.out) <> 0) then
-    update jobwell.runs x set state = 'paused', changed_by = 'jobwell', why = 'the canary is over'
+    update jobwell.runs x
+       set state = 'paused', changed_by = 'jobwell',
+           why = case when r.started_at is null then 'the canary matches 0 of ' || r.items || ' items; nothing has run' else 'the canary is over' end
      where x.id = p_run and x.state = r.state and not x.cancelled;
     return false;
   end if;
@@ -268,15 +300,16 @@ begin
   if not found or r.sealed or r.cancelled then
     return coalesce(r.state, '');
   end if;
+  r.bad := greatest(r.bad, (select count(distinct b.row) from jobwell.run_bad_rows b where b.run_id = p_run));
   if r.on_bad = 'stop' and r.bad > 0 then
     delete from jobwell.run_lots l where l.run_id = p_run;
     update jobwell.runs x
-       set state = 'cancelled', refused = true, cancelled = true, active = false, ended_at = jobwell.now(), changed_by = 'jobwell',
+       set bad = r.bad, state = 'cancelled', refused = true, cancelled = true, active = false, ended_at = jobwell.now(), changed_by = 'jobwell',
            why = case when r.bad = 1 then 'one row does not fit' else r.bad || ' rows do not fit' end || '; nothing was done'
      where x.id = p_run;
     return 'cancelled';
   end if;
-  update jobwell.runs x set sealed = true where x.id = p_run;
+  update jobwell.runs x set sealed = true, bad = r.bad where x.id = p_run;
   if r.canary is null then
     update jobwell.run_lots l set held = false where l.run_id = p_run and l.held;
     return r.state;
@@ -304,7 +337,40 @@ language sql stable as $$
      and (p_keys is null or s.no in (select i.no from jobwell.run_items i where i.run_id = p_run and i.key = any (p_keys)))
 $$;
 
--- Failed items are open again, in the same run: exactly those. A second call finds none.
+-- What is open again waits in a lot, so no job that held it may find it: neither one that is tried again, nor one that somebody takes
+-- back from the quarantine.
+create or replace function jobwell.run_cut(p_run uuid, p_stages smallint[], p_nos bigint[]) returns void
+language plpgsql volatile
+set jit = off
+as $$
+declare
+  tasks text[] := array(select t.task from jobwell.run_stages t where t.run_id = p_run and t.kind = 'items');
+  place text;
+begin
+  foreach place in array array['quarantine', 'jobs'] loop  -- in this order: what is taken back meanwhile is found as a job
+    with again as materialized (select g.stage, g.no from unnest(p_stages, p_nos) g(stage, no)),
+    mine as materialized (
+      select j.id, (j.args ->> 'stage')::smallint as stage, j.args
+        from (select x.id, coalesce(x.args, (select p.args from jobwell.payloads p where p.id = x.id)) as args
+                from (select q.id, q.args from jobwell.quarantine q where place = 'quarantine' and q.task = any (tasks)
+                      union all select q.id, q.args from jobwell.jobs q where place = 'jobs' and q.task = any (tasks)) x) j
+       where j.args ->> 'bulk_run' = p_run::text and json_typeof(j.args -> 'spans') = 'array'),
+    cut as materialized (
+      select m.id, jobwell.run_args(p_run, m.stage, coalesce(array_agg(n.no) filter (where a.no is null), '{}')) as args
+        from mine m cross join jobwell.run_nos(m.args) n(no) left join again a on a.stage = m.stage and a.no = n.no
+       group by m.id, m.stage having count(a.no) > 0),
+    failed as (
+      update jobwell.quarantine q set args = c.args::json, bytes = octet_length(c.args)
+        from cut c where place = 'quarantine' and q.id = c.id and q.args is not null),
+    live as (
+      update jobwell.jobs q set args = c.args::json, bytes = octet_length(c.args)
+        from cut c where place = 'jobs' and q.id = c.id and q.args is not null)
+    update jobwell.payloads p set args = c.args::json from cut c where p.id = c.id;
+  end loop;
+end $$;
+
+-- Failed items are open again, in the same run: exactly those. A second call finds none. A run that was cancelled while its items came
+-- takes no more of them: it is sealed.
 create or replace function jobwell.run_retry(p_run uuid, p_stage text, p_code text, p_keys text[], p_actor text, p_why text) returns bigint
 language plpgsql volatile
 set jit = off
@@ -313,11 +379,20 @@ declare
   r     jobwell.runs;
   again bigint;
   parts bigint := 0;
+  stages smallint[];
+  nos   bigint[];
 begin
   perform jobwell.run_lock(p_run);
   select * into r from jobwell.runs x where x.id = p_run for no key update;
   if not found or r.refused or (r.cancelled and r.active) then
     return -1;
+  end if;
+  if exists (select from jobwell.run_failed(p_run, p_stage, p_code, p_keys)) then
+    -- What is recorded of its jobs meanwhile comes before this, or after it.
+    perform from jobwell.jobs j
+      where j.task = any (array(select t.task from jobwell.run_stages t where t.run_id = p_run and t.kind = 'items'))
+        and coalesce(j.args, (select p.args from jobwell.payloads p where p.id = j.id)) ->> 'bulk_run' = p_run::text
+      order by j.id for no key update;
   end if;
   with opened as (
     update jobwell.run_states s set state = 'open', tries = 0
@@ -334,7 +409,10 @@ begin
     insert into jobwell.run_counts as c (run_id, stage, shard, failed)
     select p_run, o.stage, jobwell.run_shard(), -count(*) from opened o group by o.stage order by o.stage
     on conflict (run_id, stage, shard) do update set failed = c.failed + excluded.failed)
-  select count(*) into again from opened;
+  select count(*), array_agg(o.stage), array_agg(o.no) into again, stages, nos from opened o;
+  if again > 0 then
+    perform jobwell.run_cut(p_run, stages, nos);
+  end if;
   if p_stage is null and p_code is null and p_keys is null then
     update jobwell.run_stages t set state = 'waiting', job_id = null where t.run_id = p_run and t.kind = 'finish' and t.state = 'failed';
     get diagnostics parts = row_count;
@@ -342,7 +420,8 @@ begin
   if again + parts > 0 then
     update jobwell.run_stages t set state = 'open', ended_at = null where t.run_id = p_run and t.kind = 'items' and t.state = 'ended';
     update jobwell.runs x
-       set state = case when x.state in ('paused', 'queued') then x.state else 'running' end, cancelled = false, active = true, ended_at = null,
+       set state = case when x.state in ('paused', 'queued') then x.state else 'running' end, sealed = x.sealed or x.cancelled, cancelled = false,
+           active = true, ended_at = null,
            changed_by = p_actor, why = p_why
      where x.id = p_run;
   end if;

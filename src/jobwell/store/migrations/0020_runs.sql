@@ -131,3 +131,5 @@ create table jobwell.run_bad_rows (
   value  text
 );
 create index run_bad_rows_run on jobwell.run_bad_rows (run_id, row, id);
+-- The same input may be read twice, also by two at once.
+create unique index run_bad_rows_once on jobwell.run_bad_rows (run_id, row, md5(field || ' ' || reason || ' ' || coalesce(value, '')));

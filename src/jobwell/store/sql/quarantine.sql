@@ -126,11 +126,17 @@ select q.id, q.dedup_key, h.id, h.state from jobwell.quarantine q
   left join lateral (select d.id, d.state from jobwell.dedup_holders(array[q.dedup_key], q.dedup = 'window') d where d.id <> q.id limit 1) h on true
  where q.id = any (:ids::uuid[]) and q.dedup_key is not null and q.dedup <> 'released';
 
+-- name: of_stages
+-- Of these, those that are jobs of a run's stage.
+select q.id from jobwell.quarantine q
+ where q.id = any (:ids::uuid[]) and exists (select from jobwell.run_stages t where t.task = q.task and t.kind = 'items');
+
 -- name: retry_keyed
 select id, after from jobwell.retry_keyed(:ids::uuid[], :pace::float8, :start::timestamptz);
 
 -- name: retry
 -- Those that have a key are only named: each is a new enqueue, which an equal job may stand in the way of (`retry_keyed`).
+-- Jobs of a run's stage stay: their items have failed with them, and are open again by a retry of the run only.
 -- Back to ready with a new attempt budget and a new deadline; the history stays in attempts. Returns what was moved, and with a
 -- pace (jobs in a second) the moment after the last of them: each waits as scheduled for its own, so nothing has to stay alive.
 -- It counts as enqueued now, so that the deadline keeps its length however often this is done; the id tells the first time.
@@ -140,6 +146,7 @@ with clock as materialized (select jobwell.now() as now),
 chosen as (
   select q.id, coalesce(q.dedup, 'released') <> 'released' as keyed from jobwell.quarantine q
    where (:until::timestamptz is null or q.failed_at <= :until) and not exists (select from jobwell.jobs j where j.id = q.id)
+     and not q.task = any (array(select t.task from jobwell.run_stages t where t.kind = 'items'))
      and (:ids::uuid[] is null or q.id = any (:ids)) and (:fingerprint::text is null or q.fingerprint = :fingerprint) and (:reason::text is null or q.reason = :reason) and (:queue::text is null or q.queue = :queue)
      and (:task::text is null or q.task = :task) and (:tenant::text is null or q.tenant = :tenant)
    order by q.id limit :limit for update skip locked),

@@ -20,8 +20,7 @@ update jobwell.run_stages t set state = 'enqueued', message = null, ended_at = n
 
 -- name: begin_part
 -- Whether this job is the one that a preparation or a finish waits for.
-select count(*) from jobwell.run_stages t join jobwell.runs r on r.id = t.run_id
- where t.run_id = :run and t.stage = :stage::smallint and t.job_id = :job and t.state = 'enqueued' and not r.cancelled;
+select jobwell.run_begin(:run, :stage::smallint, :job, :claim);
 
 -- name: end_part
 update jobwell.run_stages t set state = 'done', ended_at = jobwell.now()
@@ -34,7 +33,8 @@ update jobwell.runs r set next_no = r.next_no + :n::bigint where r.id = :run and
 returning r.next_no - :n::bigint;
 
 -- name: copy_items
-copy jobwell.run_items (run_id, no, key, data) from stdin;
+-- Its lines are UTF-8, whatever the connection speaks.
+copy jobwell.run_items (run_id, no, key, data) from stdin (encoding 'UTF8');
 
 -- name: insert_items
 -- The same where some are there already. Returns the numbers of the new ones.
@@ -47,9 +47,13 @@ on conflict (run_id, key) do nothing returning no;
 select count(*) from jobwell.run_items i where i.run_id = :run and i.key = any (:keys::text[]) and i.no < :before::bigint;
 
 -- name: stored
--- A block is in: counted, and in lots for the stages that come first. No row: sealed or cancelled meanwhile.
+-- A block is in: counted, and in lots for the stages that come first. No row: sealed or cancelled meanwhile. What does not fit in an
+-- input that is read from its start is counted by the reader that has come furthest, as several may read it; nothing is taken back.
 with r as (
-  update jobwell.runs r set items = r.items + cardinality(:nos::bigint[]), duplicates = r.duplicates + :duplicates::bigint, bad = r.bad + :bad::bigint
+  update jobwell.runs r
+     set items = r.items + cardinality(:nos::bigint[]),
+         duplicates = case when :again::boolean then greatest(r.duplicates, :duplicates::bigint) else r.duplicates + :duplicates::bigint end,
+         bad = case when :again::boolean then greatest(r.bad, :bad::bigint) else r.bad + :bad::bigint end
    where r.id = :run and not r.sealed and not r.cancelled returning r.id, r.on_bad, r.canary),
 lots as (
   insert into jobwell.run_lots (run_id, stage, held, n, nos)
@@ -60,14 +64,10 @@ lots as (
    group by r.id, r.on_bad, r.canary, q.stage, q.piece order by q.stage, q.piece)
 select r.id from r;
 
--- name: forget_input
--- Before its input is read once more from the start.
-with gone as (delete from jobwell.run_bad_rows where run_id = :run)
-update jobwell.runs set bad = 0, duplicates = 0 where id = :run and not sealed;
-
 -- name: add_bad
 insert into jobwell.run_bad_rows (run_id, row, field, reason, value)
-select :run::uuid, g.row, g.field, g.reason, g.value from unnest(:rows::bigint[], :fields::text[], :reasons::text[], :values::text[]) g(row, field, reason, value);
+select :run::uuid, g.row, g.field, g.reason, g.value from unnest(:rows::bigint[], :fields::text[], :reasons::text[], :values::text[]) g(row, field, reason, value)
+on conflict do nothing;
 
 -- name: bad_rows
 select id, row, field, reason, value from jobwell.run_bad_rows
@@ -87,10 +87,18 @@ select * from jobwell.run_record(:jobs::uuid[], :claims::uuid[], :runs::uuid[], 
 select jobwell.run_turn(:run);
 
 -- name: to_look_at
--- Active runs that nobody has looked at for a moment; whoever gets them looks.
+-- Active runs that nobody has looked at for a moment; whoever gets them looks. Those that cannot move by themselves (paused, or waiting
+-- for more items) are looked at thirty times less often, so that many of them do not hold up the others.
 update jobwell.runs r set looked_at = jobwell.now()
- where r.id = any (array(select n.id from jobwell.runs n where n.active and n.looked_at < (select jobwell.now()) - make_interval(secs => :every::float8)
-                          order by n.looked_at limit 20 for update skip locked))
+ where r.id = any (array(
+   select n.id from jobwell.runs n cross join (select jobwell.now() as now offset 0) c
+    where n.active and n.looked_at < c.now - make_interval(secs => :every::float8)
+      and (n.cancelled or n.looked_at < c.now - make_interval(secs => 30 * :every::float8)
+           or (n.state <> 'paused'
+               and (n.sealed or exists (select from jobwell.run_lots l where l.run_id = n.id and not l.held)
+                    or exists (select from jobwell.run_counts x where x.run_id = n.id having sum(x.out) <> 0)
+                    or exists (select from jobwell.run_stages t where t.run_id = n.id and t.kind = 'prepare' and t.state in ('enqueued', 'failed')))))
+    order by n.looked_at limit 20 for update of n skip locked))
 returning r.id, r.state <> 'paused' and r.moved_at < jobwell.now() - make_interval(secs => :still::float8);
 
 -- name: rescue
@@ -174,8 +182,9 @@ returning r.id;
 -- name: let_go
 -- The rest behind a canary.
 with r as (
-  update jobwell.runs set state = 'running', held = false, changed_by = :by, why = :why, moved_at = jobwell.now()
-   where id = :run and held and sealed and state in ('running', 'paused') and not cancelled returning id)
+  update jobwell.runs
+     set state = case when started_at is null then 'queued' else 'running' end, held = false, changed_by = :by, why = :why, moved_at = jobwell.now()
+   where id = :run and held and sealed and state in ('queued', 'running', 'paused') and not cancelled returning id)
 update jobwell.run_lots l set held = false from r where l.run_id = r.id and l.held returning r.id;
 
 -- name: cancel
@@ -214,7 +223,13 @@ with gone as (
 select count(*) from gone;
 
 -- name: forget_rest
-with gone as (delete from jobwell.runs where id = :run and not active returning id),
+-- Several may forget at once: what another has taken and not committed yet is still there, and its next piece is not ours to drop.
+with gone as (
+  delete from jobwell.runs r
+   where r.id = :run and not r.active and not exists (select from jobwell.run_items x where x.run_id = r.id)
+     and not exists (select from jobwell.run_states x where x.run_id = r.id)
+     and not exists (select from jobwell.run_bad_rows x where x.run_id = r.id)
+  returning r.id),
 lots as (delete from jobwell.run_lots l using gone g where l.run_id = g.id),
 counts as (delete from jobwell.run_counts c using gone g where c.run_id = g.id),
 stages as (delete from jobwell.run_stages t using gone g where t.run_id = g.id)

@@ -92,9 +92,17 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
             return _again(attempt, unread, None, around.now)
     if attempt.committed is not None:
         return after_commit(attempt, result, None)
+    if attempt.left_off and around.keeping is not None:
+        await part(attempt, around.keeping)
     if attempt.stopped == "timeout":
         return timed_out(attempt, around.now)
-    return attempt.ends_as or succeeded(attempt, result, around.result_limit)
+    return _returned(attempt, result, around.now, around.result_limit)
+
+
+def _returned(attempt: Attempt, result: Any, now: Callable[[], datetime], limit: int) -> Outcome | None:
+    if attempt.left_off:  # half of its work is done, although its code has caught that
+        return _judge(attempt, asyncio.CancelledError(), now)
+    return attempt.ends_as or succeeded(attempt, result, limit)
 
 
 async def _apart(attempt: Attempt, children: Children, around: Surroundings) -> Outcome | None:
@@ -207,7 +215,7 @@ def concluded(attempt: Attempt, now: Callable[[], datetime], limit: int) -> Outc
     if attempt.known is None or attempt.stopped == "timeout":
         return None
     result, error = attempt.known
-    return _judge(attempt, error, now) if error is not None else attempt.ends_as or succeeded(attempt, result, limit)
+    return _judge(attempt, error, now) if error is not None else _returned(attempt, result, now, limit)
 
 
 def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome | None:

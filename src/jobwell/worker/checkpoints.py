@@ -154,6 +154,7 @@ class AttemptKeeper:
         attempt = self._attempt
         if attempt.stopped is None and not self._keeping.leaving:
             return None
+        attempt.left_off = True  # a group of tasks takes the cancellation of one of them for nothing
         if attempt.stopped == "lost":
             return Lost("the job is another attempt's by now")
         attempt.stopped = attempt.stopped or "shutdown"

@@ -113,7 +113,15 @@ class _Ending:
             raise TransactionMisuse("the job has ended with an earlier ctx.transaction(); it ends once")
         if self._begun:
             raise TransactionMisuse("a ctx.transaction() is entered once; make another one")
+        self._may()
         self._begun = True
+
+    def _may(self) -> None:
+        """Refuse to end the job where it is not to end so, although the task's code has caught that."""
+        if self._attempt.left_off:
+            raise asyncio.CancelledError(
+                "a loop of ctx.resume was told to stop, so the job has not come to its end: nothing is committed"
+            )
 
     def _options(self) -> dict[str, Any]:
         database = self._client.database
@@ -202,6 +210,7 @@ class Ending(_Ending):
     def _end(self) -> None:
         if self._attempt.stopped in {"timeout", "lost"}:  # a function that was left behind by its time limit
             raise asyncio.CancelledError("told to stop; the transaction is rolled back")
+        self._may()
         end, finish = self._finish()
         reached("transaction: before the end")
         try:
@@ -277,6 +286,7 @@ class AsyncEnding(_Ending):
             await self._hold.close()
 
     async def _end(self) -> None:
+        self._may()
         end, finish = self._finish()
         reached("transaction: before the end")
         try:

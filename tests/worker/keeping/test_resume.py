@@ -1,5 +1,7 @@
 """`ctx.resume`: loops that go on where they were."""
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -215,3 +217,57 @@ async def test_an_operators_cancel_ends_a_plain_loop(app: App, desk: Desk) -> No
         await auntil(lambda: len(seen) > 3)
         await job.acancel()
         assert (await desk.end(job))["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("how", ["group", "gathered", "block", "transaction", "thread"])
+async def test_a_shutdown_that_the_code_takes_for_nothing_is_no_success(
+    app: App, desk: Desk, conn: "Connection[Any]", how: str
+) -> None:
+    door, seen, begun = threading.Event(), [], []
+
+    @app.task
+    async def on_loop(ctx: Context) -> str:
+        async def walk(name: str) -> None:
+            async for n in ctx.resume(range(100), every=10, name=name):
+                seen.append((name, n))
+                if n == 15:
+                    await wait(door)
+
+        if how == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(walk("a"))
+                group.create_task(walk("b"))
+        elif how == "block":
+            async with ctx.transaction():
+                await asyncio.gather(walk("a"), walk("b"), return_exceptions=True)
+        else:
+            await asyncio.gather(walk("a"), walk("b"), return_exceptions=True)
+        if how == "transaction":
+            async with ctx.transaction():
+                begun.append(1)
+        return "all of it"
+
+    @app.task
+    def plainly(ctx: SyncContext) -> str:
+        for name in "ab":
+            with contextlib.suppress(asyncio.CancelledError):
+                for n in ctx.resume(range(100), every=10, name=name):
+                    seen.append((name, n))
+                    if n == 15 and name == "a":
+                        door.wait(20)
+        return "all of it"
+
+    async with working(app) as worker:
+        job = await (plainly if how == "thread" else on_loop).aenqueue()
+        await auntil(lambda: len(seen) == (16 if how == "thread" else 32))
+        worker.stop()
+        await auntil(lambda: desk.one("select count(*) from workers where state = 'draining'") == 1)
+        door.set()
+        await auntil(lambda: worker.finished == 1)
+    assert (desk.job(job)["state"], desk.job(job)["attempt"], desk.outcomes(job)) == ("ready", 0, ["released"])
+    assert kept(conn, job, "a")["done"] == 16
+    if how != "block":
+        assert not begun
+        async with working(app):
+            await desk.end(job)
+        assert sorted(seen) == [(name, n) for name in "ab" for n in range(100)]

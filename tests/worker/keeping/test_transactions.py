@@ -434,3 +434,23 @@ async def test_in_the_testbed_it_is_the_same(bed: Testbed, book: Book) -> None:
     done = await bed.adrain()
     assert [ran.outcome for ran in done.ran] == ["succeeded", "succeeded"] if hasattr(done, "ran") else done
     assert (bed.job(job).result, bed.job(other).result, book.rows()) == (6, 8, [3, 4])
+
+
+async def test_a_loop_that_was_left_before_the_transaction_is_not_warned_of(
+    app: App, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="some_of_them")
+    async def some(ctx: Context) -> None:
+        async for n in ctx.resume(range(10)):
+            if n == 5:
+                break
+        async with ctx.transaction():
+            pass
+        raise ValueError("too late")
+
+    async with working(app) as worker:
+        job = await some.aenqueue()
+        await auntil(lambda: worker.finished == 1)
+    assert desk.state(job) == "succeeded"
+    assert "has succeeded with its transaction" in caplog.text
+    assert "the cursor could not be saved" not in caplog.text

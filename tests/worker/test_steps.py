@@ -500,3 +500,30 @@ async def test_who_stood_still_after_the_record_asks_once_more_and_calls_nothing
         await auntil(over.is_set)
         desk.conn.execute("delete from jobs")
     assert (bank.keys, states(desk, job)) == ([], [("pay", "started")])
+
+
+@pytest.mark.parametrize("unknown", ["repeat", asked([DidNotHappen()])], ids=["repeated", "asked"])
+def test_a_repeat_that_did_not_happen_says_nothing_of_the_time_before(bed: Testbed, desk: Desk, bank: Bank, unknown: Any) -> None:
+    bank.errors = [TimeoutError("nobody answered"), ConnectionRefusedError("closed")]
+    job = payer(bed.app, bank, unknown, retry=Fixed("0s", attempts=2)).enqueue(Decimal(5))
+    bed.drain(retries=True)
+    if unknown != "repeat":
+        assert rows(desk, job) == []
+        return
+    (row,) = rows(desk, job)
+    assert (row["state"], desk.job(job)["reason"]) == ("started", "exhausted")
+    assert "in attempt 1 is not known (TimeoutError: nobody answered); this time it did not happen" in row["note"]
+
+
+def test_told_to_stop_before_a_repeat_it_does_not_forget_the_time_before(
+    bed: Testbed, desk: Desk, bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(point: str, _: Any, attempt: Any) -> None:
+        if (point, attempt.job.attempt) == ("begun", 2):
+            attempt.stopped = "cancelled"
+
+    monkeypatch.setattr("jobwell.worker.steps.reached", stop)
+    bank.errors = [TimeoutError("nobody answered")]
+    job = payer(bed.app, bank, "repeat").enqueue(Decimal(5))
+    bed.drain(retries=True)
+    assert (desk.state(job), states(desk, job)) == ("cancelled", [("pay", "started")])

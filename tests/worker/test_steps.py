@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 
 from jobwell import (
@@ -26,7 +27,7 @@ from jobwell import (
 from jobwell.store import steps as stored
 from jobwell.store.statements import run
 from jobwell.testing import Testbed
-from tests.waiting import auntil
+from tests.waiting import apause, auntil
 from tests.worker.helpers import Desk, working
 
 AGAIN = Fixed("0s", attempts=3)
@@ -527,3 +528,26 @@ def test_told_to_stop_before_a_repeat_it_does_not_forget_the_time_before(
     job = payer(bed.app, bank, "repeat").enqueue(Decimal(5))
     bed.drain(retries=True)
     assert (desk.state(job), states(desk, job)) == ("cancelled", [("pay", "started")])
+
+
+async def test_what_has_happened_is_written_though_the_time_limit_says_again_and_again_that_it_is_over(
+    app: App, desk: Desk, bank: Bank, database_url: str, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocker = psycopg.connect(database_url)
+
+    async def pay(amount: Decimal) -> Receipt:
+        receipt = bank.pay(amount, "")
+        blocker.execute(f"lock table {schema}.steps in exclusive mode")  # the store is slow to write it
+        return receipt
+
+    @app.task(name="pay", timeout="300ms", retry=Fixed("0s", attempts=2))
+    async def late(ctx: Context) -> None:
+        await ctx.step("pay", pay, Decimal(5), unknown="hold")
+
+    async with working(app):
+        job = late.enqueue()
+        await auntil(lambda: "is over its time limit" in caplog.text)
+        await apause(0.3)  # several looks of the limits
+        blocker.close()
+        await desk.end(job)
+    assert (desk.outcomes(job)[0], desk.state(job), bank.done) == ("retrying", "succeeded", [Decimal(5)])

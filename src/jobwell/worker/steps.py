@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import inspect
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -286,13 +287,19 @@ class Steps:
         if not need.surely:
             return await self._ask(need)
         writing = asyncio.ensure_future(self._ask(need))
-        try:
-            return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait({writing}, timeout=LAST_WORD)
-            if not writing.cancel() and not writing.cancelled():
-                writing.exception()  # it is the cancellation that goes on
-            raise
+        cancelled: asyncio.CancelledError | None = None
+        until = math.inf
+        while not writing.done() and (left := until - time.monotonic()) > 0:
+            try:
+                await asyncio.wait({writing}, timeout=None if cancelled is None else left)
+            except asyncio.CancelledError as error:  # the time limit says it again at each of its looks
+                if cancelled is None:
+                    cancelled, until = error, time.monotonic() + LAST_WORD
+        if cancelled is None:
+            return writing.result()
+        if not writing.cancel() and not writing.cancelled():
+            writing.exception()  # it is the cancellation that goes on
+        raise cancelled
 
     async def _ask(self, need: Ask) -> Any:
         wait = FIRST_WAIT

@@ -219,7 +219,7 @@ async def test_an_operators_cancel_ends_a_plain_loop(app: App, desk: Desk) -> No
         assert (await desk.end(job))["state"] == "cancelled"
 
 
-def deaf_tasks(app: App, how: str, door: threading.Event, seen: list[Any]) -> Any:
+def deaf_task(app: App, how: str, door: threading.Event, seen: list[Any]) -> Any:
     """A task with two loops that takes their cancellation for nothing; the item 15 waits for the door."""
 
     async def walk(ctx: Context, name: str) -> None:
@@ -248,6 +248,12 @@ def deaf_tasks(app: App, how: str, door: threading.Event, seen: list[Any]) -> An
                 seen.append(("the transaction", 0))
         return "all of it"
 
+    return on_loop
+
+
+def deaf_plain_task(app: App, door: threading.Event, seen: list[Any]) -> Any:
+    """The same on a thread."""
+
     @app.task
     def plainly(ctx: SyncContext) -> str:
         for name in "ab":
@@ -258,7 +264,7 @@ def deaf_tasks(app: App, how: str, door: threading.Event, seen: list[Any]) -> An
                         door.wait(20)
         return "all of it"
 
-    return plainly if how == "thread" else on_loop
+    return plainly
 
 
 @pytest.mark.parametrize("how", ["group", "gathered", "block", "transaction", "thread"])
@@ -266,7 +272,7 @@ async def test_a_shutdown_that_the_code_takes_for_nothing_is_no_success(
     app: App, desk: Desk, conn: "Connection[Any]", how: str
 ) -> None:
     door, seen = threading.Event(), []
-    task = deaf_tasks(app, how, door, seen)
+    task = deaf_plain_task(app, door, seen) if how == "thread" else deaf_task(app, how, door, seen)
     async with working(app) as worker:
         job = await task.aenqueue()
         await auntil(lambda: len(seen) == (16 if how == "thread" else 32))

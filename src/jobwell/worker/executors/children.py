@@ -120,6 +120,11 @@ class Children:
         for kept in self._working.values():
             self._say_leave(kept)
 
+    def _takes(self, of: str, kept: Kept) -> None:
+        self._working[of] = kept
+        if self._leaving:
+            self._say_leave(kept)
+
     def _say_leave(self, kept: Kept) -> None:
         self._threads.submit(partial(kept.say, orjson.dumps({"leave": True})))
 
@@ -135,9 +140,7 @@ class Children:
         order = orjson.dumps({"of": of, "row": row._asdict(), "claim_id": claim_id, "now": self._now().timestamp()})
         tell: Callable[[], object] = partial(asyncio.get_running_loop().call_soon_threadsafe, hear[0])
         kept.told = hear[1]
-        self._working[of] = kept
-        if self._leaving:
-            self._say_leave(kept)
+        self._takes(of, kept)
         terms = self.calls.terms() if self.calls is not None else {}
         exchange: asyncio.Future[Outcome | None] = self._threads.submit(lambda: kept.exchange(order, of, memory, tell))
         cancelled: asyncio.CancelledError | None = None

@@ -551,3 +551,46 @@ async def test_what_has_happened_is_written_though_the_time_limit_says_again_and
         blocker.close()
         await desk.end(job)
     assert (desk.outcomes(job)[0], desk.state(job), bank.done) == ("retrying", "succeeded", [Decimal(5)])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("then", ["transaction", "inside", "checkpoint"])
+def test_held_neither_a_transaction_nor_a_checkpoint_goes_past_it(
+    bed: Testbed, desk: Desk, bank: Bank, plain: bool, then: str
+) -> None:
+    went: list[str] = []
+
+    @bed.app.task(name="on_loop", retry=AGAIN)
+    async def on_loop(ctx: Context) -> None:
+        await asyncio.gather(ctx.step("pay", bank.apay, Decimal(1), unknown="hold"), return_exceptions=ctx.attempt > 1)
+        if then == "checkpoint":
+            await ctx.checkpoint.save(7)
+        async with ctx.transaction():
+            went.append("in")
+        went.append("past")
+
+    @bed.app.task(name="inside", retry=AGAIN)
+    async def inside(ctx: Context) -> None:
+        async with ctx.transaction():
+            await asyncio.gather(ctx.step("pay", bank.apay, Decimal(1), unknown="hold"), return_exceptions=ctx.attempt > 1)
+        went.append("past")
+
+    @bed.app.task(name="plainly", retry=AGAIN)
+    def plainly(ctx: SyncContext) -> None:
+        with contextlib.ExitStack() as stack:
+            if then == "inside":
+                stack.enter_context(ctx.transaction())
+            with contextlib.suppress(BaseException if ctx.attempt > 1 else KeyError):
+                ctx.step("pay", bank.pay, Decimal(1), unknown="hold")
+            if then == "checkpoint":
+                ctx.checkpoint.save(7)
+            if then == "transaction":
+                stack.enter_context(ctx.transaction())
+                went.append("in")
+        went.append("past")
+
+    bank.errors = [TimeoutError()]
+    job = (plainly if plain else inside if then == "inside" else on_loop).enqueue()
+    bed.drain(retries=True)
+    assert (desk.state(job), desk.job(job)["reason"], went) == ("failed", "held", [])
+    assert desk.one("select count(*) from checkpoints") == 0

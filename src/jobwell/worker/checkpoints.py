@@ -19,6 +19,7 @@ from jobwell.worker.completing import AsyncEnding, Ending, in_time, through
 from jobwell.worker.points import reached
 from jobwell.worker.progress import Board, ChildBoard, heard
 from jobwell.worker.record import Attempt
+from jobwell.worker.steps import Ended
 
 log = logging.getLogger("jobwell.worker")
 
@@ -103,6 +104,7 @@ class AttemptKeeper:
             Lost: the job is another attempt's.
         """
         self._may_save()
+        reached("save: before")
         program = self._program(name, text)
         if conn is not None:
             kept = self._client.vouch(conn).run(self._bounded(program))
@@ -114,6 +116,11 @@ class AttemptKeeper:
     async def asave(self, name: str, text: str | None, conn: Any | None) -> None:
         """As `save`, for async code."""
         self._may_save()
+        await self.keep(name, text, conn)
+
+    async def keep(self, name: str, text: str | None, conn: Any | None) -> None:
+        """Save it, also where the task's own code may save no more."""
+        reached("save: before")
         program = self._program(name, text)
         if conn is not None:
             kept = await (await self._client.avouch(conn)).run(self._bounded(program))
@@ -136,7 +143,8 @@ class AttemptKeeper:
             raise TransactionMisuse(
                 "the job has ended with the block of ctx.transaction(), so there is no next attempt to keep for"
             )
-        reached("save: before")
+        if self._attempt.ends_as is not None:  # a step is held, and the code has caught that
+            raise Ended(self._attempt.ends_as.failure.message)
 
     def _saved(self, *, kept: bool) -> None:
         reached("save: after")
@@ -180,7 +188,7 @@ async def part(attempt: Attempt, keeping: Keeping) -> None:
 
     async def save() -> None:
         for name, walk in left.items():
-            await keeper.asave(name, walk.text(), None)
+            await keeper.keep(name, walk.text(), None)
 
     try:
         await through(asyncio.wait_for(save(), PARTING))

@@ -27,6 +27,7 @@ from jobwell.store.statements import arun, run
 from jobwell.worker.failures import MESSAGE_LIMIT, said
 from jobwell.worker.points import reached
 from jobwell.worker.record import Attempt
+from jobwell.worker.steps import Ended
 
 log = logging.getLogger("jobwell.worker")
 
@@ -118,10 +119,10 @@ class _Ending:
 
     def _may(self) -> None:
         """Refuse to end the job where it is not to end so, although the task's code has caught that."""
+        if self._attempt.ends_as is not None:
+            raise Ended(self._attempt.ends_as.failure.message)
         if self._attempt.left_off:
-            raise asyncio.CancelledError(
-                "a loop of ctx.resume was told to stop, so the job has not come to its end: nothing is committed"
-            )
+            raise asyncio.CancelledError("a loop of ctx.resume was told to stop, so the job is not done: nothing is committed")
 
     def _options(self) -> dict[str, Any]:
         database = self._client.database

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
 
 from psycopg import AsyncTransaction, IsolationLevel, Transaction
+from psycopg.errors import ReadOnlySqlTransaction
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -49,8 +50,8 @@ class Hold(Protocol):
     def commit(self) -> None:
         """Commit. After an error it is not known whether that has taken effect."""
 
-    def undo(self) -> None:
-        """Roll back. Never raises."""
+    def undo(self, error: BaseException | None = None) -> None:
+        """Roll back, because of this. Never raises."""
 
     def close(self) -> None:
         """Give the connection back. Never raises."""
@@ -68,7 +69,7 @@ class AsyncHold(Protocol):
     def commit(self) -> Awaitable[None]:
         """As of a plain one."""
 
-    def undo(self) -> Awaitable[None]:
+    def undo(self, error: BaseException | None = None) -> Awaitable[None]:
         """As of a plain one."""
 
     def close(self) -> Awaitable[None]:
@@ -93,6 +94,15 @@ def _check(conn: Any) -> None:
         raise TransactionMisuse(ENDED)
 
 
+def _read_only(error: BaseException | None) -> BaseException | None:
+    """Of an error and those behind it: that the server is not the primary any more, which ends the pool's other connections too."""
+    for _ in range(20):
+        if error is None or isinstance(error, ReadOnlySqlTransaction):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 class Own:
     """On a psycopg connection of a pool.
 
@@ -113,6 +123,7 @@ class Own:
         self._patience = patience
         self._pooled = pooled
         self._conn: Any = None
+        self._told: BaseException | None = None  # what the pool is to know
         self._transaction: Transaction | None = None
 
     def open(self) -> Any:
@@ -136,14 +147,14 @@ class Own:
         assert transaction is not None
         transaction.__exit__(None, None, None)
 
-    def undo(self) -> None:
+    def undo(self, error: BaseException | None = None) -> None:
         """Roll back; where that cannot be done the connection is closed, which does it."""
+        self._told = self._told or _read_only(error)
         conn, transaction, self._transaction = self._conn, self._transaction, None
         if conn is not None and transaction is not None:
             conn.silence = self._patience
             with contextlib.suppress(Exception):
-                error = RuntimeError("rolled back")
-                transaction.__exit__(RuntimeError, error, None)
+                transaction.__exit__(RuntimeError, RuntimeError("rolled back"), None)
         if conn is not None and conn.info.transaction_status != TransactionStatus.IDLE:
             conn.close()
 
@@ -153,7 +164,7 @@ class Own:
             if not self._conn.closed:
                 self._conn.silence = self._patience
             with contextlib.suppress(Exception):
-                self._lent.__exit__(None, None, None)
+                self._lent.__exit__(type(self._told) if self._told else None, self._told, None)
 
 
 class AsyncOwn:
@@ -168,6 +179,7 @@ class AsyncOwn:
         self._patience = patience
         self._pooled = pooled
         self._conn: Any = None
+        self._told: BaseException | None = None  # what the pool is to know
         self._transaction: AsyncTransaction | None = None
 
     async def open(self) -> Any:
@@ -191,14 +203,14 @@ class AsyncOwn:
         assert transaction is not None
         await transaction.__aexit__(None, None, None)
 
-    async def undo(self) -> None:
+    async def undo(self, error: BaseException | None = None) -> None:
         """Roll back; where that cannot be done the connection is closed, which does it."""
+        self._told = self._told or _read_only(error)
         conn, transaction, self._transaction = self._conn, self._transaction, None
         if conn is not None and transaction is not None:
             conn.silence = self._patience
             with contextlib.suppress(Exception):
-                error = RuntimeError("rolled back")
-                await transaction.__aexit__(RuntimeError, error, None)
+                await transaction.__aexit__(RuntimeError, RuntimeError("rolled back"), None)
         if conn is not None and conn.info.transaction_status != TransactionStatus.IDLE:
             await conn.close()
 
@@ -208,7 +220,7 @@ class AsyncOwn:
             if not self._conn.closed:
                 self._conn.silence = self._patience
             with contextlib.suppress(Exception):
-                await self._lent.__aexit__(None, None, None)
+                await self._lent.__aexit__(type(self._told) if self._told else None, self._told, None)
 
 
 # --- on what SQLAlchemy makes --------------------------------------------------------------------------------------------
@@ -274,7 +286,7 @@ class Lent:
         """Commit."""
         self._made.commit()
 
-    def undo(self) -> None:
+    def undo(self, error: BaseException | None = None) -> None:
         """Roll back."""
         with contextlib.suppress(Exception):
             self._made.rollback()
@@ -332,7 +344,7 @@ class AsyncLent:
         """Commit."""
         await self._made.commit()
 
-    async def undo(self) -> None:
+    async def undo(self, error: BaseException | None = None) -> None:
         """Roll back."""
         with contextlib.suppress(Exception):
             await self._made.rollback()

@@ -188,8 +188,8 @@ class Ending(_Ending):
             self._hold = Lent(self._source, self._isolation, self._client.vouch)
         try:
             made = self._hold.open()
-        except BaseException:
-            self._hold.undo()
+        except BaseException as error:
+            self._hold.undo(error)
             self._hold.close()
             raise
         reached("transaction: begun")
@@ -201,9 +201,9 @@ class Ending(_Ending):
             if error is None:
                 self._end()
             else:
-                self._hold.undo()
-        except BaseException:
-            self._hold.undo()
+                self._hold.undo(error)
+        except BaseException as broken:
+            self._hold.undo(broken)
             raise
         finally:
             self._hold.close()
@@ -261,27 +261,27 @@ class AsyncEnding(_Ending):
             self._hold = AsyncLent(self._source, self._isolation, self._client.avouch)
         try:
             made = await self._hold.open()
-        except BaseException:
-            await through(self._undone())
+        except BaseException as error:
+            await through(self._undone(error))
             raise
         reached("transaction: begun")
         return made
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Commit with the job's end, or roll back. Nothing interrupts either: what has become of it must be known."""
-        await through(self._undone() if error is not None else self._ended())
+        await through(self._undone(error) if error is not None else self._ended())
 
-    async def _undone(self) -> None:
+    async def _undone(self, error: BaseException) -> None:
         try:
-            await self._hold.undo()
+            await self._hold.undo(error)
         finally:
             await self._hold.close()
 
     async def _ended(self) -> None:
         try:
             await self._end()
-        except BaseException:
-            await self._hold.undo()
+        except BaseException as error:
+            await self._hold.undo(error)
             raise
         finally:
             await self._hold.close()

@@ -454,3 +454,18 @@ async def test_a_loop_that_was_left_before_the_transaction_is_not_warned_of(
     assert desk.state(job) == "succeeded"
     assert "has succeeded with its transaction" in caplog.text
     assert "the cursor could not be saved" not in caplog.text
+
+
+@BOTH
+async def test_a_connection_that_cannot_write_is_not_used_again(app: App, desk: Desk, book: Book, plain: bool) -> None:
+    """As after a failover: the old primary is a replica by now."""
+    if plain:
+        with app.client.endings.plain() as lent:
+            lent.execute("set default_transaction_read_only = on")
+    else:
+        async with app.client.endings.of_loop() as own:
+            await own.execute("set default_transaction_read_only = on")
+    async with working(app):
+        job = await book.task(plain=plain).aenqueue(1)
+        await desk.end(job)
+    assert (desk.outcomes(job), book.rows()) == (["retrying", "succeeded"], [1])

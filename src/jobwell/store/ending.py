@@ -17,6 +17,7 @@ from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import USES_BEFORE_PREPARING
 from jobwell.store.statements import Program, T, arun, run
 
+First = Callable[[], Program[None]]
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 LEVELS = {
     "read committed": IsolationLevel.READ_COMMITTED, "repeatable read": IsolationLevel.REPEATABLE_READ,
@@ -95,7 +96,7 @@ def _check(conn: Any) -> None:
 
 
 def _read_only(error: BaseException | None) -> BaseException | None:
-    """Of an error and those behind it: that the server is not the primary any more, which ends the pool's other connections too."""
+    """Of an error and those behind it: that the server is not the primary any more. The pool closes its other connections too."""
     for _ in range(20):
         if error is None or isinstance(error, ReadOnlySqlTransaction):
             return error
@@ -109,16 +110,25 @@ class Own:
     Args:
         lend: lends it, as a context manager.
         isolation: of the transaction; None: as the server says.
+        first: what is sent right behind the BEGIN.
         seconds: for which one statement may take.
         patience: seconds for our own statements.
         pooled: whether a pooler is in between.
     """
 
     def __init__(
-        self, lend: Callable[[], Any], isolation: Isolation | None, *, seconds: float, patience: float, pooled: Callable[[], bool]
+        self,
+        lend: Callable[[], Any],
+        isolation: Isolation | None,
+        first: First,
+        *,
+        seconds: float,
+        patience: float,
+        pooled: Callable[[], bool],
     ) -> None:
         self._lent = lend()
         self._isolation = isolation
+        self._first = first
         self._seconds = seconds
         self._patience = patience
         self._pooled = pooled
@@ -133,6 +143,7 @@ class Own:
         conn.isolation_level = LEVELS[self._isolation] if self._isolation else None
         self._transaction = Transaction(conn)
         self._transaction.__enter__()
+        run(conn, self._first())
         return conn
 
     def last(self, program: Program[T]) -> T:
@@ -171,10 +182,18 @@ class AsyncOwn:
     """As `Own`, for async code."""
 
     def __init__(
-        self, lend: Callable[[], Any], isolation: Isolation | None, *, seconds: float, patience: float, pooled: Callable[[], bool]
+        self,
+        lend: Callable[[], Any],
+        isolation: Isolation | None,
+        first: First,
+        *,
+        seconds: float,
+        patience: float,
+        pooled: Callable[[], bool],
     ) -> None:
         self._lent = lend()
         self._isolation = isolation
+        self._first = first
         self._seconds = seconds
         self._patience = patience
         self._pooled = pooled
@@ -189,6 +208,7 @@ class AsyncOwn:
         await conn.set_isolation_level(LEVELS[self._isolation] if self._isolation else None)
         self._transaction = AsyncTransaction(conn)
         await self._transaction.__aenter__()
+        await arun(conn, self._first())
         return conn
 
     async def last(self, program: Program[T]) -> T:
@@ -245,13 +265,15 @@ class Lent:
     Args:
         source: an Engine or a sessionmaker.
         isolation: of the transaction.
+        first: what is sent right behind the BEGIN.
         vouch: opens the door to what was made, and refuses another database than the store's.
     """
 
-    def __init__(self, source: Any, isolation: Isolation | None, vouch: Callable[[Any], PlainDoor]) -> None:
+    def __init__(self, source: Any, isolation: Isolation | None, first: First, vouch: Callable[[Any], PlainDoor]) -> None:
         check_source(source, coroutine=False)
         self._source = source
         self._isolation = isolation
+        self._first = first
         self._vouch = vouch
         self._made: Any = None
         self._door: PlainDoor | None = None
@@ -270,6 +292,7 @@ class Lent:
             made.connection(execution_options=options)
         self._transaction = made.get_transaction()
         self._door = self._vouch(made)
+        self._door.run(self._first())
         return made
 
     def last(self, program: Program[T]) -> T:
@@ -301,10 +324,13 @@ class Lent:
 class AsyncLent:
     """As `Lent`, for async code: an AsyncEngine or an async_sessionmaker."""
 
-    def __init__(self, source: Any, isolation: Isolation | None, vouch: Callable[[Any], Awaitable[AsyncDoor]]) -> None:
+    def __init__(
+        self, source: Any, isolation: Isolation | None, first: First, vouch: Callable[[Any], Awaitable[AsyncDoor]]
+    ) -> None:
         check_source(source, coroutine=True)
         self._source = source
         self._isolation = isolation
+        self._first = first
         self._vouch = vouch
         self._made: Any = None
         self._door: AsyncDoor | None = None
@@ -328,6 +354,7 @@ class AsyncLent:
             await self._made.connection(execution_options=options)
         self._transaction = self._inner.get_transaction()
         self._door = await self._vouch(self._made)
+        await self._door.run(self._first())
         return self._made
 
     async def last(self, program: Program[T]) -> T:

@@ -15,6 +15,7 @@ from jobwell.core.progress import Report
 from jobwell.store import checkpoints
 from jobwell.store.checkpoints import Fence
 from jobwell.store.statements import Program, arun, run
+from jobwell.worker import completing
 from jobwell.worker.completing import AsyncEnding, Ending, in_time, through
 from jobwell.worker.points import reached
 from jobwell.worker.progress import Board, ChildBoard, heard
@@ -23,7 +24,6 @@ from jobwell.worker.steps import Ended
 
 log = logging.getLogger("jobwell.worker")
 
-MARGIN = 5.0  # seconds beyond an attempt's time for which a transaction of the task's may stand still with the job's row
 PARTING = 1.5  # seconds for the cursors of an attempt that ends early; what is not saved is done twice
 
 
@@ -136,7 +136,7 @@ class AttemptKeeper:
         return checkpoints.save(statements, self._fence, name, text)
 
     def _bounded(self, program: Program[bool]) -> Program[bool]:
-        return checkpoints.bounded(self._client.statements, program, in_time(self._attempt) + MARGIN)
+        return checkpoints.bounded(self._client.statements, program, in_time(self._attempt) + completing.MARGIN)
 
     def _may_save(self) -> None:
         if self._attempt.committed is not None:

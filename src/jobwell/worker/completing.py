@@ -23,7 +23,7 @@ from jobwell.core.outcome import RESULT_NOT_KEPT, Committed, Expiring, Lost, Suc
 from jobwell.store import checkpoints
 from jobwell.store.checkpoints import Fence, Finish
 from jobwell.store.ending import LEVELS, AsyncHold, AsyncLent, AsyncOwn, Hold, Lent, Own
-from jobwell.store.statements import arun, run
+from jobwell.store.statements import Program, arun, run
 from jobwell.worker.failures import MESSAGE_LIMIT, said
 from jobwell.worker.points import reached
 from jobwell.worker.record import Attempt
@@ -33,6 +33,7 @@ log = logging.getLogger("jobwell.worker")
 
 T = TypeVar("T")
 LOOK = 0.1  # seconds between two looks for what became of a COMMIT
+MARGIN = 5.0  # seconds beyond an attempt's time for which a transaction of the task's may stand still with what it has locked
 SHORTEST, LONGEST = 1.0, 86400.0  # seconds that a statement of the task's may take
 
 
@@ -124,6 +125,10 @@ class _Ending:
         if self._attempt.left_off:
             raise asyncio.CancelledError("a loop of ctx.resume was told to stop, so the job is not done: nothing is committed")
 
+    def _bound(self) -> Program[None]:
+        """Whatever becomes of the task (a plain one is left behind by its time limit), its locks hold nobody up for ever."""
+        return checkpoints.bound(self._client.statements, in_time(self._attempt) + MARGIN)
+
     def _options(self) -> dict[str, Any]:
         database = self._client.database
         return {
@@ -183,9 +188,9 @@ class Ending(_Ending):
         self._begin()
         if self._source is None:
             lend = self._client.endings.plain
-            self._hold = Own(lambda: lend(in_time(self._attempt)), self._isolation, **self._options())
+            self._hold = Own(lambda: lend(in_time(self._attempt)), self._isolation, self._bound, **self._options())
         else:
-            self._hold = Lent(self._source, self._isolation, self._client.vouch)
+            self._hold = Lent(self._source, self._isolation, self._bound, self._client.vouch)
         try:
             made = self._hold.open()
         except BaseException as error:
@@ -255,10 +260,10 @@ class AsyncEnding(_Ending):
         self._begin()
         if self._source is None:
             self._hold = AsyncOwn(
-                lambda: self._client.endings.of_loop(in_time(self._attempt)), self._isolation, **self._options()
+                lambda: self._client.endings.of_loop(in_time(self._attempt)), self._isolation, self._bound, **self._options()
             )
         else:
-            self._hold = AsyncLent(self._source, self._isolation, self._client.avouch)
+            self._hold = AsyncLent(self._source, self._isolation, self._bound, self._client.avouch)
         try:
             made = await self._hold.open()
         except BaseException as error:

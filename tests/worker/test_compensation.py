@@ -195,3 +195,36 @@ def test_what_cannot_undo_a_step_is_refused_before_it_happens(bed: Testbed, desk
         bed.drain()
         assert said in desk.job(job)["message"]
     assert done == []
+
+
+@pytest.mark.parametrize("ends", ["compensate", "well"])
+def test_what_returned_something_that_is_not_kept_is_undone_when_a_person_has_said_what_it_was(
+    bed: Testbed, desk: Desk, ends: str
+) -> None:
+    log: list[Any] = []
+
+    @bed.app.task(name="undo")
+    def undo(what: Any) -> None:
+        log.append(what)
+
+    @bed.app.task(name="odd")
+    async def odd(ctx: Context) -> None:
+        await ctx.step("first", str, "first", compensate=undo)
+        await ctx.step("odd", object, compensate=undo)
+        await ctx.step("last", str, "last", compensate=undo)
+        if ends == "compensate":
+            raise Compensate("off", "called off")
+
+    job = odd.enqueue()
+    bed.drain(until_empty=True)
+    if ends == "well":
+        assert (log, answers.unsettled(bed.app.database)) == ([], [])
+        return
+    assert (log, states(desk, job)) == (["last"], [("first", "done"), ("odd", "done"), ("last", "compensated")])
+    (row,) = answers.unsettled(bed.app.database)
+    assert (row["job"], row["name"], row["state"]) == (job.id, "odd", "done")
+    assert "could not be stored" in row["note"]
+    assert answers.answer(bed.app.database, job.id, "odd", happened=True, by="olga", why="asked", result='"odd"') == "over"
+    bed.drain(until_empty=True)
+    assert log == ["last", "odd", "first"]
+    assert answers.unsettled(bed.app.database) == []

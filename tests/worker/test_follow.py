@@ -1,5 +1,6 @@
 """Jobs that follow others, by the API and a real worker."""
 
+import threading
 from typing import Any
 
 import asyncpg
@@ -12,7 +13,7 @@ from jobwell.client.task import AsyncTask
 from jobwell.core.ids import new_id
 from jobwell.testing import Testbed
 from tests.waiting import auntil
-from tests.worker.helpers import Desk, working
+from tests.worker.helpers import QUICK, Desk, wait, working
 
 
 @pytest.fixture
@@ -229,6 +230,30 @@ async def test_a_running_job_that_is_cancelled_takes_what_follows_along(app: App
         job.cancel()
         assert await always.aresult() == "always"
     assert desk.job(never)["note"] == f"cancelled: it followed job {job.id}, which was cancelled"
+    await app.aclose()
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_a_transaction_with_an_old_snapshot_ends_no_job_over_the_head_of_a_new_follower(
+    app: App, desk: Desk, send: Send, isolation: Any
+) -> None:
+    door, attempts = threading.Event(), []
+
+    @app.task(retry=QUICK, timeout="30s")
+    async def commit(ctx: Context) -> None:
+        async with ctx.transaction(isolation=isolation) as own:
+            await own.execute("select 1")  # the snapshot
+            attempts.append(ctx.attempt)
+            await wait(door)
+
+    async with working(app):
+        job = await commit.aenqueue()
+        await job.athen(send, "early")
+        await auntil(lambda: attempts)
+        late = await job.athen(send, "late")
+        door.set()
+        assert await late.aresult() == "late"
+    assert attempts == [1, 2]
     await app.aclose()
 
 

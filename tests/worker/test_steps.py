@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 
 from jobwell import (
@@ -26,7 +27,7 @@ from jobwell import (
 from jobwell.store import steps as stored
 from jobwell.store.statements import run
 from jobwell.testing import Testbed
-from tests.waiting import auntil
+from tests.waiting import apause, auntil
 from tests.worker.helpers import Desk, working
 
 AGAIN = Fixed("0s", attempts=3)
@@ -500,3 +501,96 @@ async def test_who_stood_still_after_the_record_asks_once_more_and_calls_nothing
         await auntil(over.is_set)
         desk.conn.execute("delete from jobs")
     assert (bank.keys, states(desk, job)) == ([], [("pay", "started")])
+
+
+@pytest.mark.parametrize("unknown", ["repeat", asked([DidNotHappen()])], ids=["repeated", "asked"])
+def test_a_repeat_that_did_not_happen_says_nothing_of_the_time_before(bed: Testbed, desk: Desk, bank: Bank, unknown: Any) -> None:
+    bank.errors = [TimeoutError("nobody answered"), ConnectionRefusedError("closed")]
+    job = payer(bed.app, bank, unknown, retry=Fixed("0s", attempts=2)).enqueue(Decimal(5))
+    bed.drain(retries=True)
+    if unknown != "repeat":
+        assert rows(desk, job) == []
+        return
+    (row,) = rows(desk, job)
+    assert (row["state"], desk.job(job)["reason"]) == ("started", "exhausted")
+    assert "in attempt 1 is not known (TimeoutError: nobody answered); this time it did not happen" in row["note"]
+
+
+def test_told_to_stop_before_a_repeat_it_does_not_forget_the_time_before(
+    bed: Testbed, desk: Desk, bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(point: str, _: Any, attempt: Any) -> None:
+        if (point, attempt.job.attempt) == ("begun", 2):
+            attempt.stopped = "cancelled"
+
+    monkeypatch.setattr("jobwell.worker.steps.reached", stop)
+    bank.errors = [TimeoutError("nobody answered")]
+    job = payer(bed.app, bank, "repeat").enqueue(Decimal(5))
+    bed.drain(retries=True)
+    assert (desk.state(job), states(desk, job)) == ("cancelled", [("pay", "started")])
+
+
+async def test_what_has_happened_is_written_though_the_time_limit_says_again_and_again_that_it_is_over(
+    app: App, desk: Desk, bank: Bank, database_url: str, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocker = psycopg.connect(database_url)
+
+    async def pay(amount: Decimal) -> Receipt:
+        receipt = bank.pay(amount, "")
+        blocker.execute(f"lock table {schema}.steps in exclusive mode")  # the store is slow to write it
+        return receipt
+
+    @app.task(name="pay", timeout="300ms", retry=Fixed("0s", attempts=2))
+    async def late(ctx: Context) -> None:
+        await ctx.step("pay", pay, Decimal(5), unknown="hold")
+
+    async with working(app):
+        job = late.enqueue()
+        await auntil(lambda: "is over its time limit" in caplog.text)
+        await apause(0.3)  # several looks of the limits
+        blocker.close()
+        await desk.end(job)
+    assert (desk.outcomes(job)[0], desk.state(job), bank.done) == ("retrying", "succeeded", [Decimal(5)])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("then", ["transaction", "inside", "checkpoint"])
+def test_held_neither_a_transaction_nor_a_checkpoint_goes_past_it(
+    bed: Testbed, desk: Desk, bank: Bank, plain: bool, then: str
+) -> None:
+    went: list[str] = []
+
+    @bed.app.task(name="on_loop", retry=AGAIN)
+    async def on_loop(ctx: Context) -> None:
+        await asyncio.gather(ctx.step("pay", bank.apay, Decimal(1), unknown="hold"), return_exceptions=ctx.attempt > 1)
+        if then == "checkpoint":
+            await ctx.checkpoint.save(7)
+        async with ctx.transaction():
+            went.append("in")
+        went.append("past")
+
+    @bed.app.task(name="inside", retry=AGAIN)
+    async def inside(ctx: Context) -> None:
+        async with ctx.transaction():
+            await asyncio.gather(ctx.step("pay", bank.apay, Decimal(1), unknown="hold"), return_exceptions=ctx.attempt > 1)
+        went.append("past")
+
+    @bed.app.task(name="plainly", retry=AGAIN)
+    def plainly(ctx: SyncContext) -> None:
+        with contextlib.ExitStack() as stack:
+            if then == "inside":
+                stack.enter_context(ctx.transaction())
+            with contextlib.suppress(BaseException if ctx.attempt > 1 else KeyError):
+                ctx.step("pay", bank.pay, Decimal(1), unknown="hold")
+            if then == "checkpoint":
+                ctx.checkpoint.save(7)
+            if then == "transaction":
+                stack.enter_context(ctx.transaction())
+                went.append("in")
+        went.append("past")
+
+    bank.errors = [TimeoutError()]
+    job = (plainly if plain else inside if then == "inside" else on_loop).enqueue()
+    bed.drain(retries=True)
+    assert (desk.state(job), desk.job(job)["reason"], went) == ("failed", "held", [])
+    assert desk.one("select count(*) from checkpoints") == 0

@@ -32,8 +32,8 @@ def steps() -> None:
 def list_steps(job: str | None, limit: int, output: str, database_url: str | None, schema: str | None) -> int:
     r"""List the steps of a JOB in the order in which they were begun. The beginning of its id is enough.
 
-    Without a JOB: those of all jobs that need a person, the oldest first: their outcome is not known, or their undoing is not
-    over.
+    Without a JOB: those of all jobs that need a person, the oldest first: their outcome is not known, their undoing is not
+    over, or they cannot be undone before somebody says what they returned.
 
     States: started (whether it happened is not known, unless the job runs), done, compensating (what undoes it is under way),
     compensated, left (a person gave its undoing up).

@@ -41,8 +41,13 @@ def save(statements: Statements, fence: Fence, name: str, value: str) -> Program
 
 def bounded(statements: Statements, program: Program[bool], seconds: float) -> Program[bool]:
     """The same in a transaction of the caller's, which the server ends when it stands still for so long from now on."""
-    yield statements("checkpoints.bound", ms=round(seconds * 1000))
+    yield from bound(statements, seconds)
     return (yield from program)
+
+
+def bound(statements: Statements, seconds: float) -> Program[None]:
+    """From now on the server ends this transaction when it stands still for so long."""
+    yield statements("checkpoints.bound", ms=round(seconds * 1000))
 
 
 def clear(statements: Statements, fence: Fence, name: str) -> Program[bool]:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
 
 from psycopg import AsyncTransaction, IsolationLevel, Transaction
+from psycopg.errors import ReadOnlySqlTransaction
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -16,6 +17,7 @@ from jobwell.store.borrowed import AsyncDoor, PlainDoor
 from jobwell.store.database import USES_BEFORE_PREPARING
 from jobwell.store.statements import Program, T, arun, run
 
+First = Callable[[], Program[None]]
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 LEVELS = {
     "read committed": IsolationLevel.READ_COMMITTED, "repeatable read": IsolationLevel.REPEATABLE_READ,
@@ -49,8 +51,8 @@ class Hold(Protocol):
     def commit(self) -> None:
         """Commit. After an error it is not known whether that has taken effect."""
 
-    def undo(self) -> None:
-        """Roll back. Never raises."""
+    def undo(self, error: BaseException | None = None) -> None:
+        """Roll back, because of this. Never raises."""
 
     def close(self) -> None:
         """Give the connection back. Never raises."""
@@ -68,7 +70,7 @@ class AsyncHold(Protocol):
     def commit(self) -> Awaitable[None]:
         """As of a plain one."""
 
-    def undo(self) -> Awaitable[None]:
+    def undo(self, error: BaseException | None = None) -> Awaitable[None]:
         """As of a plain one."""
 
     def close(self) -> Awaitable[None]:
@@ -93,26 +95,45 @@ def _check(conn: Any) -> None:
         raise TransactionMisuse(ENDED)
 
 
+def _read_only(error: BaseException | None) -> BaseException | None:
+    """Of an error and those behind it: that the server is not the primary any more. The pool closes its other connections too."""
+    for _ in range(20):
+        if error is None or isinstance(error, ReadOnlySqlTransaction):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 class Own:
     """On a psycopg connection of a pool.
 
     Args:
         lend: lends it, as a context manager.
         isolation: of the transaction; None: as the server says.
+        first: what is sent right behind the BEGIN.
         seconds: for which one statement may take.
         patience: seconds for our own statements.
         pooled: whether a pooler is in between.
     """
 
     def __init__(
-        self, lend: Callable[[], Any], isolation: Isolation | None, *, seconds: float, patience: float, pooled: Callable[[], bool]
+        self,
+        lend: Callable[[], Any],
+        isolation: Isolation | None,
+        first: First,
+        *,
+        seconds: float,
+        patience: float,
+        pooled: Callable[[], bool],
     ) -> None:
         self._lent = lend()
         self._isolation = isolation
+        self._first = first
         self._seconds = seconds
         self._patience = patience
         self._pooled = pooled
         self._conn: Any = None
+        self._told: BaseException | None = None  # what the pool is to know
         self._transaction: Transaction | None = None
 
     def open(self) -> Any:
@@ -122,6 +143,7 @@ class Own:
         conn.isolation_level = LEVELS[self._isolation] if self._isolation else None
         self._transaction = Transaction(conn)
         self._transaction.__enter__()
+        run(conn, self._first())
         return conn
 
     def last(self, program: Program[T]) -> T:
@@ -136,14 +158,14 @@ class Own:
         assert transaction is not None
         transaction.__exit__(None, None, None)
 
-    def undo(self) -> None:
+    def undo(self, error: BaseException | None = None) -> None:
         """Roll back; where that cannot be done the connection is closed, which does it."""
+        self._told = self._told or _read_only(error)
         conn, transaction, self._transaction = self._conn, self._transaction, None
         if conn is not None and transaction is not None:
             conn.silence = self._patience
             with contextlib.suppress(Exception):
-                error = RuntimeError("rolled back")
-                transaction.__exit__(RuntimeError, error, None)
+                transaction.__exit__(RuntimeError, RuntimeError("rolled back"), None)
         if conn is not None and conn.info.transaction_status != TransactionStatus.IDLE:
             conn.close()
 
@@ -153,21 +175,30 @@ class Own:
             if not self._conn.closed:
                 self._conn.silence = self._patience
             with contextlib.suppress(Exception):
-                self._lent.__exit__(None, None, None)
+                self._lent.__exit__(type(self._told) if self._told else None, self._told, None)
 
 
 class AsyncOwn:
     """As `Own`, for async code."""
 
     def __init__(
-        self, lend: Callable[[], Any], isolation: Isolation | None, *, seconds: float, patience: float, pooled: Callable[[], bool]
+        self,
+        lend: Callable[[], Any],
+        isolation: Isolation | None,
+        first: First,
+        *,
+        seconds: float,
+        patience: float,
+        pooled: Callable[[], bool],
     ) -> None:
         self._lent = lend()
         self._isolation = isolation
+        self._first = first
         self._seconds = seconds
         self._patience = patience
         self._pooled = pooled
         self._conn: Any = None
+        self._told: BaseException | None = None  # what the pool is to know
         self._transaction: AsyncTransaction | None = None
 
     async def open(self) -> Any:
@@ -177,6 +208,7 @@ class AsyncOwn:
         await conn.set_isolation_level(LEVELS[self._isolation] if self._isolation else None)
         self._transaction = AsyncTransaction(conn)
         await self._transaction.__aenter__()
+        await arun(conn, self._first())
         return conn
 
     async def last(self, program: Program[T]) -> T:
@@ -191,14 +223,14 @@ class AsyncOwn:
         assert transaction is not None
         await transaction.__aexit__(None, None, None)
 
-    async def undo(self) -> None:
+    async def undo(self, error: BaseException | None = None) -> None:
         """Roll back; where that cannot be done the connection is closed, which does it."""
+        self._told = self._told or _read_only(error)
         conn, transaction, self._transaction = self._conn, self._transaction, None
         if conn is not None and transaction is not None:
             conn.silence = self._patience
             with contextlib.suppress(Exception):
-                error = RuntimeError("rolled back")
-                await transaction.__aexit__(RuntimeError, error, None)
+                await transaction.__aexit__(RuntimeError, RuntimeError("rolled back"), None)
         if conn is not None and conn.info.transaction_status != TransactionStatus.IDLE:
             await conn.close()
 
@@ -208,7 +240,7 @@ class AsyncOwn:
             if not self._conn.closed:
                 self._conn.silence = self._patience
             with contextlib.suppress(Exception):
-                await self._lent.__aexit__(None, None, None)
+                await self._lent.__aexit__(type(self._told) if self._told else None, self._told, None)
 
 
 # --- on what SQLAlchemy makes --------------------------------------------------------------------------------------------
@@ -233,13 +265,15 @@ class Lent:
     Args:
         source: an Engine or a sessionmaker.
         isolation: of the transaction.
+        first: what is sent right behind the BEGIN.
         vouch: opens the door to what was made, and refuses another database than the store's.
     """
 
-    def __init__(self, source: Any, isolation: Isolation | None, vouch: Callable[[Any], PlainDoor]) -> None:
+    def __init__(self, source: Any, isolation: Isolation | None, first: First, vouch: Callable[[Any], PlainDoor]) -> None:
         check_source(source, coroutine=False)
         self._source = source
         self._isolation = isolation
+        self._first = first
         self._vouch = vouch
         self._made: Any = None
         self._door: PlainDoor | None = None
@@ -258,6 +292,7 @@ class Lent:
             made.connection(execution_options=options)
         self._transaction = made.get_transaction()
         self._door = self._vouch(made)
+        self._door.run(self._first())
         return made
 
     def last(self, program: Program[T]) -> T:
@@ -274,7 +309,7 @@ class Lent:
         """Commit."""
         self._made.commit()
 
-    def undo(self) -> None:
+    def undo(self, error: BaseException | None = None) -> None:
         """Roll back."""
         with contextlib.suppress(Exception):
             self._made.rollback()
@@ -289,10 +324,13 @@ class Lent:
 class AsyncLent:
     """As `Lent`, for async code: an AsyncEngine or an async_sessionmaker."""
 
-    def __init__(self, source: Any, isolation: Isolation | None, vouch: Callable[[Any], Awaitable[AsyncDoor]]) -> None:
+    def __init__(
+        self, source: Any, isolation: Isolation | None, first: First, vouch: Callable[[Any], Awaitable[AsyncDoor]]
+    ) -> None:
         check_source(source, coroutine=True)
         self._source = source
         self._isolation = isolation
+        self._first = first
         self._vouch = vouch
         self._made: Any = None
         self._door: AsyncDoor | None = None
@@ -316,6 +354,7 @@ class AsyncLent:
             await self._made.connection(execution_options=options)
         self._transaction = self._inner.get_transaction()
         self._door = await self._vouch(self._made)
+        await self._door.run(self._first())
         return self._made
 
     async def last(self, program: Program[T]) -> T:
@@ -332,7 +371,7 @@ class AsyncLent:
         """Commit."""
         await self._made.commit()
 
-    async def undo(self) -> None:
+    async def undo(self, error: BaseException | None = None) -> None:
         """Roll back."""
         with contextlib.suppress(Exception):
             await self._made.rollback()

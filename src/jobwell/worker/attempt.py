@@ -29,6 +29,7 @@ from jobwell.core.job import upgraded
 from jobwell.core.orders import Raised, deciding
 from jobwell.core.outcome import (
     Cancelled,
+    Committed,
     Compensate,
     Crashed,
     Failed,
@@ -81,20 +82,32 @@ async def run(attempt: Attempt, around: Surroundings) -> Outcome | None:
     try:
         result = await _call(attempt, around)
     except BaseException as error:  # noqa: BLE001  everything that user code raises is judged, SystemExit included
-        if attempt.walks and around.keeping is not None:
-            await part(attempt, around.keeping)
-        if attempt.committed is not None:
-            return after_commit(attempt, None, error)
-        try:
-            return _judge(attempt, error, around.now)
-        except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
-            unread = Failure(type(error).__name__, "what it raised cannot be read", origin="code")
-            return _again(attempt, unread, None, around.now)
+        return await _raised(attempt, error, around)
     if attempt.committed is not None:
         return after_commit(attempt, result, None)
+    if attempt.left_off and around.keeping is not None:
+        await part(attempt, around.keeping)
     if attempt.stopped == "timeout":
         return timed_out(attempt, around.now)
-    return attempt.ends_as or succeeded(attempt, result, around.result_limit)
+    return _returned(attempt, result, around.now, around.result_limit)
+
+
+async def _raised(attempt: Attempt, error: BaseException, around: Surroundings) -> Outcome | None:
+    if attempt.committed is not None:
+        return after_commit(attempt, None, error)
+    if attempt.walks and around.keeping is not None:
+        await part(attempt, around.keeping)
+    try:
+        return _judge(attempt, error, around.now)
+    except BaseException:  # noqa: BLE001  an error that cannot even be read is the task's, and counts
+        unread = Failure(type(error).__name__, "what it raised cannot be read", origin="code")
+        return _again(attempt, unread, None, around.now)
+
+
+def _returned(attempt: Attempt, result: Any, now: Callable[[], datetime], limit: int) -> Outcome | None:
+    if attempt.left_off:  # half of its work is done, although its code has caught that
+        return _judge(attempt, asyncio.CancelledError(), now)
+    return attempt.ends_as or succeeded(attempt, result, limit)
 
 
 async def _apart(attempt: Attempt, children: Children, around: Surroundings) -> Outcome | None:
@@ -109,6 +122,8 @@ async def _apart(attempt: Attempt, children: Children, around: Surroundings) -> 
     try:
         told = around.keeping.heard(attempt) if around.keeping is not None else lambda _: None
         outcome = await children.run(attempt.job, attempt.claim_id, memory, began, told)
+        if isinstance(outcome, Committed):  # whatever it was told meanwhile
+            return outcome
     except asyncio.CancelledError as error:
         return _judge(attempt, error, now)
     except Died as death:
@@ -207,7 +222,7 @@ def concluded(attempt: Attempt, now: Callable[[], datetime], limit: int) -> Outc
     if attempt.known is None or attempt.stopped == "timeout":
         return None
     result, error = attempt.known
-    return _judge(attempt, error, now) if error is not None else attempt.ends_as or succeeded(attempt, result, limit)
+    return _judge(attempt, error, now) if error is not None else _returned(attempt, result, now, limit)
 
 
 def _judge(attempt: Attempt, error: BaseException, now: Callable[[], datetime]) -> Outcome | None:

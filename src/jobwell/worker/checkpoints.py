@@ -15,14 +15,15 @@ from jobwell.core.progress import Report
 from jobwell.store import checkpoints
 from jobwell.store.checkpoints import Fence
 from jobwell.store.statements import Program, arun, run
+from jobwell.worker import completing
 from jobwell.worker.completing import AsyncEnding, Ending, in_time, through
 from jobwell.worker.points import reached
 from jobwell.worker.progress import Board, ChildBoard, heard
 from jobwell.worker.record import Attempt
+from jobwell.worker.steps import Ended
 
 log = logging.getLogger("jobwell.worker")
 
-MARGIN = 5.0  # seconds beyond an attempt's time for which a transaction of the task's may stand still with the job's row
 PARTING = 1.5  # seconds for the cursors of an attempt that ends early; what is not saved is done twice
 
 
@@ -103,6 +104,7 @@ class AttemptKeeper:
             Lost: the job is another attempt's.
         """
         self._may_save()
+        reached("save: before")
         program = self._program(name, text)
         if conn is not None:
             kept = self._client.vouch(conn).run(self._bounded(program))
@@ -114,6 +116,11 @@ class AttemptKeeper:
     async def asave(self, name: str, text: str | None, conn: Any | None) -> None:
         """As `save`, for async code."""
         self._may_save()
+        await self.keep(name, text, conn)
+
+    async def keep(self, name: str, text: str | None, conn: Any | None) -> None:
+        """Save it, also where the task's own code may save no more."""
+        reached("save: before")
         program = self._program(name, text)
         if conn is not None:
             kept = await (await self._client.avouch(conn)).run(self._bounded(program))
@@ -129,14 +136,15 @@ class AttemptKeeper:
         return checkpoints.save(statements, self._fence, name, text)
 
     def _bounded(self, program: Program[bool]) -> Program[bool]:
-        return checkpoints.bounded(self._client.statements, program, in_time(self._attempt) + MARGIN)
+        return checkpoints.bounded(self._client.statements, program, in_time(self._attempt) + completing.MARGIN)
 
     def _may_save(self) -> None:
         if self._attempt.committed is not None:
             raise TransactionMisuse(
                 "the job has ended with the block of ctx.transaction(), so there is no next attempt to keep for"
             )
-        reached("save: before")
+        if self._attempt.ends_as is not None:  # a step is held, and the code has caught that
+            raise Ended(self._attempt.ends_as.failure.message)
 
     def _saved(self, *, kept: bool) -> None:
         reached("save: after")
@@ -154,6 +162,7 @@ class AttemptKeeper:
         attempt = self._attempt
         if attempt.stopped is None and not self._keeping.leaving:
             return None
+        attempt.left_off = True  # a group of tasks takes the cancellation of one of them for nothing
         if attempt.stopped == "lost":
             return Lost("the job is another attempt's by now")
         attempt.stopped = attempt.stopped or "shutdown"
@@ -179,7 +188,7 @@ async def part(attempt: Attempt, keeping: Keeping) -> None:
 
     async def save() -> None:
         for name, walk in left.items():
-            await keeper.asave(name, walk.text(), None)
+            await keeper.keep(name, walk.text(), None)
 
     try:
         await through(asyncio.wait_for(save(), PARTING))

@@ -23,15 +23,17 @@ from jobwell.core.outcome import RESULT_NOT_KEPT, Committed, Expiring, Lost, Suc
 from jobwell.store import checkpoints
 from jobwell.store.checkpoints import Fence, Finish
 from jobwell.store.ending import LEVELS, AsyncHold, AsyncLent, AsyncOwn, Hold, Lent, Own
-from jobwell.store.statements import arun, run
+from jobwell.store.statements import Program, arun, run
 from jobwell.worker.failures import MESSAGE_LIMIT, said
 from jobwell.worker.points import reached
 from jobwell.worker.record import Attempt
+from jobwell.worker.steps import Ended
 
 log = logging.getLogger("jobwell.worker")
 
 T = TypeVar("T")
 LOOK = 0.1  # seconds between two looks for what became of a COMMIT
+MARGIN = 5.0  # seconds beyond an attempt's time for which a transaction of the task's may stand still with what it has locked
 SHORTEST, LONGEST = 1.0, 86400.0  # seconds that a statement of the task's may take
 
 
@@ -113,7 +115,19 @@ class _Ending:
             raise TransactionMisuse("the job has ended with an earlier ctx.transaction(); it ends once")
         if self._begun:
             raise TransactionMisuse("a ctx.transaction() is entered once; make another one")
+        self._may()
         self._begun = True
+
+    def _may(self) -> None:
+        """Refuse to end the job where it is not to end so, although the task's code has caught that."""
+        if self._attempt.ends_as is not None:
+            raise Ended(self._attempt.ends_as.failure.message)
+        if self._attempt.left_off:
+            raise asyncio.CancelledError("a loop of ctx.resume was told to stop, so the job is not done: nothing is committed")
+
+    def _bound(self) -> Program[None]:
+        """Whatever becomes of the task (a plain one is left behind by its time limit), its locks hold nobody up for ever."""
+        return checkpoints.bound(self._client.statements, in_time(self._attempt) + MARGIN)
 
     def _options(self) -> dict[str, Any]:
         database = self._client.database
@@ -174,13 +188,13 @@ class Ending(_Ending):
         self._begin()
         if self._source is None:
             lend = self._client.endings.plain
-            self._hold = Own(lambda: lend(in_time(self._attempt)), self._isolation, **self._options())
+            self._hold = Own(lambda: lend(in_time(self._attempt)), self._isolation, self._bound, **self._options())
         else:
-            self._hold = Lent(self._source, self._isolation, self._client.vouch)
+            self._hold = Lent(self._source, self._isolation, self._bound, self._client.vouch)
         try:
             made = self._hold.open()
-        except BaseException:
-            self._hold.undo()
+        except BaseException as error:
+            self._hold.undo(error)
             self._hold.close()
             raise
         reached("transaction: begun")
@@ -192,9 +206,9 @@ class Ending(_Ending):
             if error is None:
                 self._end()
             else:
-                self._hold.undo()
-        except BaseException:
-            self._hold.undo()
+                self._hold.undo(error)
+        except BaseException as broken:
+            self._hold.undo(broken)
             raise
         finally:
             self._hold.close()
@@ -202,6 +216,7 @@ class Ending(_Ending):
     def _end(self) -> None:
         if self._attempt.stopped in {"timeout", "lost"}:  # a function that was left behind by its time limit
             raise asyncio.CancelledError("told to stop; the transaction is rolled back")
+        self._may()
         end, finish = self._finish()
         reached("transaction: before the end")
         try:
@@ -245,38 +260,39 @@ class AsyncEnding(_Ending):
         self._begin()
         if self._source is None:
             self._hold = AsyncOwn(
-                lambda: self._client.endings.of_loop(in_time(self._attempt)), self._isolation, **self._options()
+                lambda: self._client.endings.of_loop(in_time(self._attempt)), self._isolation, self._bound, **self._options()
             )
         else:
-            self._hold = AsyncLent(self._source, self._isolation, self._client.avouch)
+            self._hold = AsyncLent(self._source, self._isolation, self._bound, self._client.avouch)
         try:
             made = await self._hold.open()
-        except BaseException:
-            await through(self._undone())
+        except BaseException as error:
+            await through(self._undone(error))
             raise
         reached("transaction: begun")
         return made
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Commit with the job's end, or roll back. Nothing interrupts either: what has become of it must be known."""
-        await through(self._undone() if error is not None else self._ended())
+        await through(self._undone(error) if error is not None else self._ended())
 
-    async def _undone(self) -> None:
+    async def _undone(self, error: BaseException) -> None:
         try:
-            await self._hold.undo()
+            await self._hold.undo(error)
         finally:
             await self._hold.close()
 
     async def _ended(self) -> None:
         try:
             await self._end()
-        except BaseException:
-            await self._hold.undo()
+        except BaseException as error:
+            await self._hold.undo(error)
             raise
         finally:
             await self._hold.close()
 
     async def _end(self) -> None:
+        self._may()
         end, finish = self._finish()
         reached("transaction: before the end")
         try:

@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import inspect
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -111,28 +112,30 @@ class Steps:
             raise self._lost()
         if found.done:
             return self._given_again(step, found)
+        doubt: Found | None = None  # an earlier attempt began it, and nobody knows what became of that
         if not found.mine:
             told = yield from self._settle(step, found)
             if isinstance(told, Happened):
                 return (yield from self._done(step, told.result))
+            doubt = found if told is None else None
         if not found.mine or time.monotonic() - sent > STALE:
             yield from self._write(steps.again, step, **given)
         reached("begun", step, self._attempt)
         if self._attempt.stopped is not None:
-            yield from self._write(steps.forget, step)
+            yield from self._not_now(step, doubt, "told to stop before the call")
             self._may_go_on()
         try:
             result = yield Do(step.fn, step)
         except Exception as error:
-            yield from self._broke(step, error)
+            yield from self._broke(step, error, doubt)
             raise
         reached("called", step, self._attempt)
         yield from self._done(step, result)
         reached("done", step, self._attempt)
         return result
 
-    def _settle(self, step: Step, found: Found) -> Generator[Ask | Do, Any, Happened | None]:
-        """Begun before, by another attempt, and not known to be done. None: it is to be called."""
+    def _settle(self, step: Step, found: Found) -> Generator[Ask | Do, Any, Happened | DidNotHappen | None]:
+        """Begun before, by another attempt, and not known to be done. None: it is to be called although nobody knows."""
         if step.check is None:
             if step.unknown == "hold":
                 raise self._held(step, found, "")
@@ -140,12 +143,10 @@ class Steps:
         told = yield Do(step.check, step)
         if told is Happened or told is DidNotHappen or told is CannotTell:
             told = told()
-        if isinstance(told, Happened):
+        if isinstance(told, Happened | DidNotHappen):
             return told
         if isinstance(told, CannotTell):
             raise self._held(step, found, f"asked, {core.named(step.check)} cannot tell" + (f": {told.why}" if told.why else ""))
-        if isinstance(told, DidNotHappen):
-            return None
         raise DeclarationError(
             f"step {step.name!r}: {core.named(step.check)} returned {type(told).__name__}; it must return Happened(result),"
             " DidNotHappen() or CannotTell(why). The step was not called"
@@ -168,15 +169,23 @@ class Steps:
         yield from self._write(steps.done, step, surely=True, result=kept, note=note)
         return result
 
-    def _broke(self, step: Step, error: Exception) -> Generator[Ask | Do, Any, None]:
+    def _not_now(self, step: Step, doubt: Found | None, why: str) -> Flow:
+        """It has not happened in this attempt. What an earlier one began is not made undone by that."""
+        if doubt is None:
+            return (yield from self._write(steps.forget, step))
+        earlier = f"what became of it in attempt {doubt.attempt} is not known" + (f" ({doubt.note})" if doubt.note else "")
+        note = text.clean(f"{earlier}; this time it did not happen: {why}", NOTE_LIMIT)
+        return (yield from self._write(steps.remark, step, note=note))
+
+    def _broke(self, step: Step, error: Exception, doubt: Found | None) -> Generator[Ask | Do, Any, None]:
         """What its function raised tells that it has not happened, or is noted for whoever will be asked."""
         spec = self._attempt.spec
         certain = did_not_happen(error, spec.errors if spec is not None else ())
         with contextlib.suppress(StoreError):  # the error itself is what counts; the step stays begun, and is settled as such
+            note = text.clean(f"{type(error).__name__}: {said(error)}", NOTE_LIMIT)
             if certain:
-                yield from self._write(steps.forget, step)
+                yield from self._not_now(step, doubt, note)
             else:
-                note = text.clean(f"{type(error).__name__}: {said(error)}", NOTE_LIMIT)
                 yield from self._write(steps.remark, step, note=note)
 
     def _given_again(self, step: Step, found: Found) -> Any:
@@ -278,13 +287,19 @@ class Steps:
         if not need.surely:
             return await self._ask(need)
         writing = asyncio.ensure_future(self._ask(need))
-        try:
-            return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait({writing}, timeout=LAST_WORD)
-            if not writing.cancel() and not writing.cancelled():
-                writing.exception()  # it is the cancellation that goes on
-            raise
+        cancelled: asyncio.CancelledError | None = None
+        until = math.inf
+        while not writing.done() and (left := until - time.monotonic()) > 0:
+            try:
+                await asyncio.wait({writing}, timeout=None if cancelled is None else left)
+            except asyncio.CancelledError as error:  # the time limit says it again at each of its looks
+                if cancelled is None:
+                    cancelled, until = error, time.monotonic() + LAST_WORD
+        if cancelled is None:
+            return writing.result()
+        if not writing.cancel() and not writing.cancelled():
+            writing.exception()  # it is the cancellation that goes on
+        raise cancelled
 
     async def _ask(self, need: Ask) -> Any:
         wait = FIRST_WAIT

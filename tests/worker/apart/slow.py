@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 
-from jobwell import App, Fixed
+from jobwell import App, Fixed, SyncContext
 from tests.waiting import pause
 
 if multiprocessing.parent_process() is not None:
@@ -16,3 +16,10 @@ app = App()
 def quick() -> int:
     """Where it ran."""
     return os.getpid()
+
+
+@app.task(name="slow.walk", executor="process", timeout="30s")
+def walk(ctx: SyncContext) -> None:
+    """For a second."""
+    for _ in ctx.resume(range(100)):
+        pause(0.01)

@@ -294,3 +294,11 @@ def committing(ctx: SyncContext) -> int:
     with (tx := ctx.transaction()) as own:
         tx.result = own.execute("select pg_backend_pid()").fetchone()[0]
     return 0
+
+
+@app.task(name="committing_late", executor="process", retry=QUICK, timeout="1s")
+def committing_late(ctx: SyncContext) -> None:
+    """The end of the job, and then no end of the function."""
+    with ctx.transaction():
+        pass
+    spin()

@@ -40,3 +40,15 @@ async def test_a_transaction_in_a_child_ends_the_job(app: App, desk: Desk) -> No
         assert int((await desk.end(job))["result"]) > 0
         await auntil(lambda: worker.busy == 0)
     assert desk.outcomes(job) == []
+
+
+async def test_a_time_limit_behind_the_transaction_changes_nothing(
+    app: App, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(app) as worker:
+        job = await tasks.committing_late.aenqueue()
+        await auntil(lambda: worker.finished == 1)
+        await auntil(lambda: worker.busy == 0)
+    assert (desk.state(job), desk.outcomes(job)) == ("succeeded", [])
+    assert "is over its time limit" in caplog.text
+    assert "ownership lost" not in caplog.text

@@ -82,3 +82,13 @@ async def test_an_idle_child_that_died_costs_nobody_a_crash(
         app.override({"children": 2})
     assert (found["state"], found["crashes"], desk.outcomes(job)) == ("succeeded", 0, [])
     assert len(starts) == 2
+
+
+async def test_a_loop_whose_child_starts_during_the_shutdown_hears_of_it(slow_app: App, conn: "Connection[Any]") -> None:
+    desk = Desk(slow_app, conn)
+    async with working(slow_app) as worker:
+        job = slow.walk.enqueue()
+        await auntil(lambda: desk.state(job) == "running")
+        worker.stop()
+        await auntil(lambda: worker.finished == 1)
+    assert (desk.state(job), desk.outcomes(job)) == ("ready", ["released"])

@@ -17,7 +17,7 @@ from jobwell.core.checkpoint import decoded, encoded
 from jobwell.store.statements import Statements, run
 from jobwell.store.upkeep import UpkeepVerbs
 from jobwell.testing import Testbed
-from jobwell.worker import checkpoints, completing
+from jobwell.worker import completing
 from jobwell.worker.housekeeping.prune import FIRST
 from tests.waiting import auntil
 from tests.worker.helpers import QUICK, Desk, wait, working
@@ -208,7 +208,7 @@ async def test_a_transaction_that_is_left_open_with_the_jobs_row_holds_nobody_up
     app: App, desk: Desk, conn: "Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function on a thread runs on over its time limit; the end of its attempt waits for its transaction, and others behind it."""
-    monkeypatch.setattr(checkpoints, "MARGIN", 0.5)
+    monkeypatch.setattr(completing, "MARGIN", 0.5)
     monkeypatch.setattr(completing, "SHORTEST", 0.1)
     door, over = threading.Event(), threading.Event()
 

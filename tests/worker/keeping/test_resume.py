@@ -1,5 +1,7 @@
 """`ctx.resume`: loops that go on where they were."""
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -215,3 +217,73 @@ async def test_an_operators_cancel_ends_a_plain_loop(app: App, desk: Desk) -> No
         await auntil(lambda: len(seen) > 3)
         await job.acancel()
         assert (await desk.end(job))["state"] == "cancelled"
+
+
+def deaf_task(app: App, how: str, door: threading.Event, seen: list[Any]) -> Any:
+    """A task with two loops that takes their cancellation for nothing; the item 15 waits for the door."""
+
+    async def walk(ctx: Context, name: str) -> None:
+        async for n in ctx.resume(range(100), every=10, name=name):
+            seen.append((name, n))
+            if n == 15:
+                await wait(door)
+
+    async def walks(ctx: Context) -> None:
+        if how == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(walk(ctx, "a"))
+                group.create_task(walk(ctx, "b"))
+        else:
+            await asyncio.gather(walk(ctx, "a"), walk(ctx, "b"), return_exceptions=True)
+
+    @app.task
+    async def on_loop(ctx: Context) -> str:
+        if how == "block":
+            async with ctx.transaction():
+                await walks(ctx)
+            return "all of it"
+        await walks(ctx)
+        if how == "transaction":
+            async with ctx.transaction():
+                seen.append(("the transaction", 0))
+        return "all of it"
+
+    return on_loop
+
+
+def deaf_plain_task(app: App, door: threading.Event, seen: list[Any]) -> Any:
+    """The same on a thread."""
+
+    @app.task
+    def plainly(ctx: SyncContext) -> str:
+        for name in "ab":
+            with contextlib.suppress(asyncio.CancelledError):
+                for n in ctx.resume(range(100), every=10, name=name):
+                    seen.append((name, n))
+                    if (name, n) == ("a", 15):
+                        door.wait(20)
+        return "all of it"
+
+    return plainly
+
+
+@pytest.mark.parametrize("how", ["group", "gathered", "block", "transaction", "thread"])
+async def test_a_shutdown_that_the_code_takes_for_nothing_is_no_success(
+    app: App, desk: Desk, conn: "Connection[Any]", how: str
+) -> None:
+    door, seen = threading.Event(), []
+    task = deaf_plain_task(app, door, seen) if how == "thread" else deaf_task(app, how, door, seen)
+    async with working(app) as worker:
+        job = await task.aenqueue()
+        await auntil(lambda: len(seen) == (16 if how == "thread" else 32))
+        worker.stop()
+        await auntil(lambda: desk.one("select count(*) from workers where state = 'draining'") == 1)
+        door.set()
+        await auntil(lambda: worker.finished == 1)
+    assert (desk.job(job)["state"], desk.job(job)["attempt"], desk.outcomes(job)) == ("ready", 0, ["released"])
+    assert kept(conn, job, "a")["done"] == 16
+    assert ("the transaction", 0) not in seen
+    if how != "block":
+        async with working(app):
+            await desk.end(job)
+        assert sorted(set(seen) - {("the transaction", 0)}) == [(name, n) for name in "ab" for n in range(100)]

@@ -18,8 +18,9 @@ from sqlalchemy.pool import NullPool
 from jobwell import App, Context, Fixed, SyncContext, TransactionMisuse
 from jobwell.events import JobSucceeded
 from jobwell.testing import Testbed
+from jobwell.worker import completing
 from tests.waiting import auntil
-from tests.worker.helpers import QUICK, Desk, wait, working
+from tests.worker.helpers import QUICK, Desk, swallow, wait, working
 from tests.worker.keeping.helpers import take_away
 from tests.worker.keeping.lines import CutLine
 
@@ -434,3 +435,80 @@ async def test_in_the_testbed_it_is_the_same(bed: Testbed, book: Book) -> None:
     done = await bed.adrain()
     assert [ran.outcome for ran in done.ran] == ["succeeded", "succeeded"] if hasattr(done, "ran") else done
     assert (bed.job(job).result, bed.job(other).result, book.rows()) == (6, 8, [3, 4])
+
+
+async def test_a_loop_that_was_left_before_the_transaction_is_not_warned_of(
+    app: App, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="some_of_them")
+    async def some(ctx: Context) -> None:
+        async for n in ctx.resume(range(10)):
+            if n == 5:
+                break
+        async with ctx.transaction():
+            pass
+        raise ValueError("too late")
+
+    async with working(app) as worker:
+        job = await some.aenqueue()
+        await auntil(lambda: worker.finished == 1)
+    assert desk.state(job) == "succeeded"
+    assert "has succeeded with its transaction" in caplog.text
+    assert "the cursor could not be saved" not in caplog.text
+
+
+@BOTH
+async def test_a_connection_that_cannot_write_is_not_used_again(app: App, desk: Desk, book: Book, plain: bool) -> None:
+    """As after a failover: the old primary is a replica by now."""
+    if plain:
+        with app.client.endings.plain() as lent:
+            lent.execute("set default_transaction_read_only = on")
+    else:
+        async with app.client.endings.of_loop() as own:
+            await own.execute("set default_transaction_read_only = on")
+    async with working(app):
+        job = await book.task(plain=plain).aenqueue(1)
+        await desk.end(job)
+    assert (desk.outcomes(job), book.rows()) == (["retrying", "succeeded"], [1])
+
+
+@pytest.mark.parametrize("kind", ["own", "engine", "async own", "async engine"])
+async def test_a_task_that_is_left_behind_keeps_its_locks_for_a_moment_only(
+    app: App, desk: Desk, book: Book, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completing, "MARGIN", 0.3)
+    url = app.settings.url.replace("postgresql://", "postgresql+psycopg://", 1)
+    engine, async_engine = create_engine(url, poolclass=NullPool), create_async_engine(url, poolclass=NullPool)
+    book.conn.execute(f"create unique index on {book.table} (n)")
+    insert: Any = f"insert into {book.table} values (1)" if kind.endswith("own") else text(f"insert into {book.table} values (1)")
+    door = threading.Event()
+
+    @app.task(name="plain", retry=QUICK, timeout="1s")
+    def plain(ctx: SyncContext) -> None:
+        with ctx.transaction(engine if kind == "engine" else None) as lent:
+            lent.execute(insert)
+            if ctx.attempt == 1:
+                door.wait(20)
+
+    @app.task(name="on_the_loop", retry=QUICK, timeout="1s")
+    async def on_the_loop(ctx: Context) -> None:
+        async with ctx.transaction(async_engine if kind == "async engine" else None) as lent:
+            await lent.execute(insert)
+            if ctx.attempt == 1:
+                await swallow(door)
+
+    if kind.startswith("async"):  # deaf to its time limit: nobody else has the job, but others may need the row
+        async with working(app):
+            await on_the_loop.aenqueue()
+            await auntil(lambda: desk.one("select count(*) from pg_stat_activity where state = 'idle in transaction'") > 0)
+            book.conn.execute(f"set statement_timeout = '5s'; insert into {book.table} values (1)")
+            book.conn.execute("reset statement_timeout")
+            door.set()
+        await async_engine.dispose()
+        return
+    async with working(app):
+        job = await plain.aenqueue()
+        await desk.end(job)
+        assert not door.is_set()
+        door.set()
+    assert (desk.state(job), book.rows()) == ("succeeded", [1])

@@ -70,7 +70,9 @@ begin
       (select j.id from jobwell.jobs j where j.id = any (looked) union all select q.id from jobwell.quarantine q where q.id = any (looked))
       except select unnest(held));
   end loop;
-  update jobwell.jobs j set linked = true where j.id = any (looked) and not j.linked;
+  -- Also where it is linked already, while it runs: a transaction of its task's may see an old snapshot only (repeatable read), and
+  -- would end it without a look at what has begun to follow since. It cannot be serialized with this, and is tried again.
+  update jobwell.jobs j set linked = true where j.id = any (looked) and (not j.linked or (j.state = 'running' and fresh is not null));
   select array_agg(p.id) as ids, array_agg(p.state) as states into places from (
     select distinct on (s.id) s.id, s.state from (
       select 1 as place, j.id, 'live' as state from jobwell.jobs j where j.id = any (looked)

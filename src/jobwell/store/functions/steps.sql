@@ -2,7 +2,8 @@
 -- What follows when a job with steps is over and has not succeeded: the steps that are done are undone, the last one first, each
 -- by a job of its own, and each only when the one before it is over.
 
--- Enqueue what undoes the last step that is done and not undone. False: there is none, or one is being undone.
+-- Enqueue what undoes the last step that is done and not undone. False: there is none, one is being undone,
+-- or nobody knows what it returned.
 create or replace function jobwell.undo_next(p_job uuid, p_tenant text, p_meta json) returns boolean
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -23,8 +24,8 @@ begin
     return false;
   end if;
   select t.* into s from jobwell.steps t where t.job_id = p_job and t.state = 'done' and t.compensate is not null order by t.seq desc limit 1;
-  if not found then
-    return false;
+  if not found or not s.kept then
+    return false;  -- what it returned is not known, so a person says it (steps.open), and those before it wait as well
   end if;
   now := jobwell.now();
   texts := json_build_object(s.compensate ->> 'parameter', coalesce(s.result, 'null'::json))::text;

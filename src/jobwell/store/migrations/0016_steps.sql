@@ -23,3 +23,4 @@ create table jobwell.steps (
 ) with (autovacuum_vacuum_scale_factor = 0.02);
 -- What is under way, or waits for somebody: small, however many steps there are.
 create index steps_open on jobwell.steps (state, undo_id) where state in ('started', 'compensating');
+create index steps_unkept on jobwell.steps (job_id) where state = 'done' and not kept and compensate is not null;

@@ -56,15 +56,19 @@ select s.name, s.state, s.unknown, s.attempt, s.started_at, s.done_at, s.kept, s
   from jobwell.steps s where s.job_id = :job order by s.seq limit :limit;
 
 -- name: open
--- Of all jobs: steps whose outcome nobody knows, and those whose undoing is not over. What a running job is at is neither.
+-- Of all jobs: steps whose outcome nobody knows, those whose undoing is not over, and those that cannot be undone until somebody says
+-- what they returned. What a running job is at is none of them.
 select s.job_id, coalesce(j.task, q.task, f.task), coalesce(j.state, 'failed: ' || q.reason, f.state), s.name, s.state, s.attempt, s.started_at,
        s.call, s.note, s.undo_id, u.reason
-  from jobwell.steps s
+  from (select * from jobwell.steps o where o.state in ('started', 'compensating')
+        union all
+        select * from jobwell.steps o where o.state = 'done' and not o.kept and o.compensate is not null) s
   left join jobwell.jobs j on j.id = s.job_id
   left join jobwell.quarantine q on q.id = s.job_id
   left join lateral (select e.task, e.state from jobwell.finished e where e.id = s.job_id order by e.finished_at desc limit 1) f on true
   left join jobwell.quarantine u on u.id = s.undo_id
- where s.state in ('started', 'compensating') and (s.state = 'compensating' or j.state is distinct from 'running')
+ where case s.state when 'compensating' then true when 'started' then j.state is distinct from 'running'
+         else j.id is null and q.id is null and f.state <> 'succeeded' end
  order by s.started_at limit :limit;
 
 -- name: hold_live

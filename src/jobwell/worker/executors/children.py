@@ -65,6 +65,7 @@ class Children:
         self._working: dict[str, Kept] = {}
         self._coming: list[asyncio.Future[Kept]] = []  # starts that nobody waits for any more
         self._closed = False
+        self._leaving = False
         self.calls: Calls | None = None  # told what calls of resources came to
 
     async def run(
@@ -115,8 +116,17 @@ class Children:
 
     def leave(self) -> None:
         """The worker shuts down: jobs that can go on elsewhere may end."""
+        self._leaving = True  # for those whose child is still starting
         for kept in self._working.values():
-            self._threads.submit(partial(kept.say, orjson.dumps({"leave": True})))
+            self._say_leave(kept)
+
+    def _takes(self, of: str, kept: Kept) -> None:
+        self._working[of] = kept
+        if self._leaving:
+            self._say_leave(kept)
+
+    def _say_leave(self, kept: Kept) -> None:
+        self._threads.submit(partial(kept.say, orjson.dumps({"leave": True})))
 
     async def _run_in(
         self,
@@ -130,7 +140,7 @@ class Children:
         order = orjson.dumps({"of": of, "row": row._asdict(), "claim_id": claim_id, "now": self._now().timestamp()})
         tell: Callable[[], object] = partial(asyncio.get_running_loop().call_soon_threadsafe, hear[0])
         kept.told = hear[1]
-        self._working[of] = kept
+        self._takes(of, kept)
         terms = self.calls.terms() if self.calls is not None else {}
         exchange: asyncio.Future[Outcome | None] = self._threads.submit(lambda: kept.exchange(order, of, memory, tell))
         cancelled: asyncio.CancelledError | None = None

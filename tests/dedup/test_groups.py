@@ -10,7 +10,9 @@ from jobwell.testing import Testbed
 
 
 @pytest.mark.parametrize("when", ["succeeded", "ended"])
-def test_a_window_whose_job_is_forgotten_counts_as_its_success(app: App, bed: Testbed, conn: "Connection[Any]", when: Any) -> None:
+def test_a_window_whose_job_is_forgotten_counts_as_its_success(
+    app: App, bed: Testbed, conn: "Connection[Any]", when: Any
+) -> None:
     @app.task(name="windowed", dedup=Dedup("n", window="30d"))
     def windowed(n: int) -> None: ...
 

@@ -37,7 +37,8 @@ def claimed(conn: "Connection[Any]") -> dict[UUID, UUID]:
     claims = {row[0]: uuid4() for row in conn.execute("select id from jobs order by id")}
     for job, claim in claims.items():
         conn.execute(
-            "update jobs set state = 'running', claim_id = %s, worker = %s, started_at = now() where id = %s", [claim, uuid4(), job]
+            "update jobs set state = 'running', claim_id = %s, worker = %s, started_at = now() where id = %s",
+            [claim, uuid4(), job],
         )
     return claims
 

@@ -9,9 +9,9 @@ from psycopg import Connection
 
 from jobwell import App, Conflict, Reject
 from jobwell.actions import jobs as actions
+from jobwell.core.filters import Selection
 from jobwell.runs import Items, RunContext
 from jobwell.runs.items import Item
-from jobwell.core.filters import Selection
 from jobwell.store import runs as store
 from jobwell.store.statements import run as drive
 from jobwell.testing import Testbed

@@ -266,9 +266,7 @@ def canary_of(given: float | None, only: Mapping[str, Any] | None) -> Canary | N
         try:
             stored = orjson.dumps(dict(only))
         except TypeError as error:
-            raise InvalidArguments(
-                f"only={only!r} must be values as JSON has them ({error}); nothing was started", "only"
-            ) from None
+            raise InvalidArguments(f"only={only!r} must be JSON values ({error}); nothing was started", "only") from None
         if b"\\u0000" in stored:
             raise InvalidArguments(f"only={only!r} holds a NUL character, which cannot be stored; nothing was started", "only")
         return Canary(only=dict(only))

@@ -13,7 +13,7 @@ from jobwell.store import audit
 from jobwell.store.jobs import INLINE
 from jobwell.store.statements import Program, Statements
 
-OF_A_RUN = "it is a job of a run's stage, and its items have failed with it: retry the run (`run.retry(by=…)`), which opens them"
+OF_A_RUN = "it is a job of a run's stage, and its items have failed with it: to open them, retry the run (`jobwell runs retry`)"
 PIECE = 500
 MOST_GROUPS = 10_000
 State = Literal["new", "looked at", "waiting", "resolved"]

@@ -21,7 +21,7 @@ from jobwell.core.errors import DeclarationError, StoreUnavailable, TransactionM
 from jobwell.core.holding import Isolation
 from jobwell.core.outcome import RESULT_NOT_KEPT, Committed, Expiring, Lost, Succeeded
 from jobwell.store import checkpoints
-from jobwell.store.checkpoints import Fence, Finish
+from jobwell.store.checkpoints import Fence, Finish, Told
 from jobwell.store.ending import LEVELS, AsyncHold, AsyncLent, AsyncOwn, Hold, Lent, Own
 from jobwell.store.statements import Program, arun, run
 from jobwell.worker.failures import MESSAGE_LIMIT, said
@@ -140,6 +140,12 @@ class _Ending:
         ttl = end.ttl if isinstance(end, Expiring) else None
         return Committed(end.result, end.note), Finish(self._fence, end.result, end.note, ttl)
 
+    def _last(self, finish: Finish) -> Program[bool]:
+        told = self._attempt.told
+        if told is not None:  # behind the end nobody could write it any more
+            yield from checkpoints.tell_last(self._client.statements, Told(self._fence, told.done, told.total, told.note or None))
+        return (yield from checkpoints.finish(self._client.statements, finish))
+
     def _must_be_ours(self, *, ours: bool) -> None:
         if not ours:
             raise self._lost()
@@ -220,7 +226,7 @@ class Ending(_Ending):
         end, finish = self._finish()
         reached("transaction: before the end")
         try:
-            ours = self._hold.last(checkpoints.finish(self._client.statements, finish))
+            ours = self._hold.last(self._last(finish))
         except Exception as error:
             _tell_new_day(error)
             raise
@@ -296,7 +302,7 @@ class AsyncEnding(_Ending):
         end, finish = self._finish()
         reached("transaction: before the end")
         try:
-            ours = await self._hold.last(checkpoints.finish(self._client.statements, finish))
+            ours = await self._hold.last(self._last(finish))
         except Exception as error:
             _tell_new_day(error)
             raise

@@ -116,7 +116,7 @@ class _Ending:
         if self._begun:
             raise TransactionMisuse("a ctx.transaction() is entered once; make another one")
         self._may()
-        self._begun = True
+        self._begun = self._attempt.in_block = True
 
     def _may(self) -> None:
         """Refuse to end the job where it is not to end so, although the task's code has caught that."""
@@ -200,6 +200,7 @@ class Ending(_Ending):
         try:
             made = self._hold.open()
         except BaseException as error:
+            self._attempt.in_block = False
             self._hold.undo(error)
             self._hold.close()
             raise
@@ -208,6 +209,7 @@ class Ending(_Ending):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Commit with the job's end, or roll back."""
+        self._attempt.in_block = False
         try:
             if error is None:
                 self._end()
@@ -273,6 +275,7 @@ class AsyncEnding(_Ending):
         try:
             made = await self._hold.open()
         except BaseException as error:
+            self._attempt.in_block = False
             await through(self._undone(error))
             raise
         reached("transaction: begun")
@@ -280,6 +283,7 @@ class AsyncEnding(_Ending):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Commit with the job's end, or roll back. Nothing interrupts either: what has become of it must be known."""
+        self._attempt.in_block = False
         await through(self._undone(error) if error is not None else self._ended())
 
     async def _undone(self, error: BaseException) -> None:

@@ -116,6 +116,12 @@ def tell(statements: Statements, reports: Sequence[Told]) -> Program[None]:
     yield statements("progress.tell", given=orjson.dumps(given).decode())
 
 
+def tell_last(statements: Statements, report: Told) -> Program[None]:
+    """The last word of an attempt, in the transaction that ends its job."""
+    given = {"job": report.fence.job, "claim": report.fence.claim, "done": report.done, "total": report.total}
+    yield statements("progress.tell_last", **given, note=report.note)
+
+
 def progress(statements: Statements, ids: Sequence[UUID]) -> Program[dict[UUID, Progress]]:
     """How far these jobs have said that they are; those that have said nothing are left out."""
     rows = yield statements("progress.of_jobs", ids=list(ids))

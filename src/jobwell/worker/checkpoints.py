@@ -152,7 +152,17 @@ class AttemptKeeper:
             raise lost(self._attempt)
 
     def begin(self, name: str, walk: Walk) -> None:
-        """A loop begins."""
+        """A loop begins.
+
+        Raises:
+            TransactionMisuse: in a block of `ctx.transaction()`.
+        """
+        if self._attempt.in_block:
+            raise TransactionMisuse(
+                "ctx.resume inside the block of ctx.transaction(): its cursor would be saved although the block is rolled back, and"
+                " the next attempt would pass over items whose rows are not there. Loop over the items themselves in the block: it is"
+                " done as a whole, or not at all"
+            )
         walks = self._attempt.walks = self._attempt.walks or {}
         check_new(name, walks)
         walks[name] = walk

@@ -21,7 +21,7 @@ from jobwell.core.errors import DeclarationError, StoreUnavailable, TransactionM
 from jobwell.core.holding import Isolation
 from jobwell.core.outcome import RESULT_NOT_KEPT, Committed, Expiring, Lost, Succeeded
 from jobwell.store import checkpoints
-from jobwell.store.checkpoints import Fence, Finish
+from jobwell.store.checkpoints import Fence, Finish, Told
 from jobwell.store.ending import LEVELS, AsyncHold, AsyncLent, AsyncOwn, Hold, Lent, Own
 from jobwell.store.statements import Program, arun, run
 from jobwell.worker.failures import MESSAGE_LIMIT, said
@@ -116,7 +116,7 @@ class _Ending:
         if self._begun:
             raise TransactionMisuse("a ctx.transaction() is entered once; make another one")
         self._may()
-        self._begun = True
+        self._begun = self._attempt.in_block = True
 
     def _may(self) -> None:
         """Refuse to end the job where it is not to end so, although the task's code has caught that."""
@@ -139,6 +139,12 @@ class _Ending:
         end = succeeded(self._attempt, self.result, self._limit)
         ttl = end.ttl if isinstance(end, Expiring) else None
         return Committed(end.result, end.note), Finish(self._fence, end.result, end.note, ttl)
+
+    def _last(self, finish: Finish) -> Program[bool]:
+        told = self._attempt.told
+        if told is not None:  # behind the end nobody could write it any more
+            yield from checkpoints.tell_last(self._client.statements, Told(self._fence, told.done, told.total, told.note or None))
+        return (yield from checkpoints.finish(self._client.statements, finish))
 
     def _must_be_ours(self, *, ours: bool) -> None:
         if not ours:
@@ -194,6 +200,7 @@ class Ending(_Ending):
         try:
             made = self._hold.open()
         except BaseException as error:
+            self._attempt.in_block = False
             self._hold.undo(error)
             self._hold.close()
             raise
@@ -202,6 +209,7 @@ class Ending(_Ending):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Commit with the job's end, or roll back."""
+        self._attempt.in_block = False
         try:
             if error is None:
                 self._end()
@@ -220,7 +228,7 @@ class Ending(_Ending):
         end, finish = self._finish()
         reached("transaction: before the end")
         try:
-            ours = self._hold.last(checkpoints.finish(self._client.statements, finish))
+            ours = self._hold.last(self._last(finish))
         except Exception as error:
             _tell_new_day(error)
             raise
@@ -267,6 +275,7 @@ class AsyncEnding(_Ending):
         try:
             made = await self._hold.open()
         except BaseException as error:
+            self._attempt.in_block = False
             await through(self._undone(error))
             raise
         reached("transaction: begun")
@@ -274,6 +283,7 @@ class AsyncEnding(_Ending):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Commit with the job's end, or roll back. Nothing interrupts either: what has become of it must be known."""
+        self._attempt.in_block = False
         await through(self._undone(error) if error is not None else self._ended())
 
     async def _undone(self, error: BaseException) -> None:
@@ -296,7 +306,7 @@ class AsyncEnding(_Ending):
         end, finish = self._finish()
         reached("transaction: before the end")
         try:
-            ours = await self._hold.last(checkpoints.finish(self._client.statements, finish))
+            ours = await self._hold.last(self._last(finish))
         except Exception as error:
             _tell_new_day(error)
             raise

@@ -47,6 +47,7 @@ class Attempt:
         queues: to which a retry may send it.
         around: what it shares with the others.
         ends_as: how it ends, whatever its code makes of it: a step is held.
+        in_block: the block of its `ctx.transaction()` is open.
         left_off: a loop has ended before its end, being told to stop: whatever its code makes of that, it has not succeeded.
     """
 
@@ -69,6 +70,7 @@ class Attempt:
     queues: Collection[str] = ()
     around: "Surroundings | None" = None
     ends_as: Failed | None = None
+    in_block: bool = False
     left_off: bool = False
     walks: dict[str, Walk] | None = None
     committed: Committed | None = None

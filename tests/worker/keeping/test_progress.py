@@ -105,3 +105,34 @@ def test_a_share_of_nothing_is_all_of_it() -> None:
 
     assert Progress(0, 0, "", datetime(2030, 1, 1, tzinfo=UTC)).share == 1.0
     assert Progress(3, None, "", datetime(2030, 1, 1, tzinfo=UTC)).share is None
+
+
+@pytest.mark.parametrize("isolation", [None, "repeatable read"])
+@pytest.mark.parametrize("plain", [False, True])
+async def test_the_last_word_before_a_transaction_is_kept(app: App, desk: Desk, plain: bool, isolation: Any) -> None:
+    first = threading.Event()
+
+    @app.task
+    async def send(ctx: Context) -> None:
+        ctx.progress(1, 50)
+        await wait(first)
+        async with ctx.transaction(isolation=isolation):
+            ctx.progress(50, 50, "all")
+
+    @app.task
+    def send_plain(ctx: SyncContext) -> None:
+        ctx.progress(1, 50)
+        first.wait(20)
+        with ctx.transaction(isolation=isolation):
+            ctx.progress(50, 50, "all")
+
+    async with working(app):
+        job = await (send_plain if plain else send).aenqueue()
+        await auntil(lambda: desk.one("select count(*) from progress") == 1)
+        first.set()
+        await desk.end(job)
+        told = await job.aprogress()
+    assert told is not None
+    assert desk.outcomes(job) == []  # a word costs no work
+    if isolation is None:
+        assert (told.done, told.note) == (50, "all")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
-from jobwell import App, CheckpointMismatch, Context, DeclarationError, SyncContext
+from jobwell import App, CheckpointMismatch, Context, DeclarationError, SyncContext, TransactionMisuse
 from jobwell.core.checkpoint import LocalKeeper
 from jobwell.core.resume import NAME, AsyncResume, Resume
 from tests.waiting import auntil
@@ -239,8 +239,10 @@ def deaf_task(app: App, how: str, door: threading.Event, seen: list[Any]) -> Any
     @app.task
     async def on_loop(ctx: Context) -> str:
         if how == "block":
+            walking = asyncio.create_task(walks(ctx))
+            await auntil(lambda: len(seen) == 32)
             async with ctx.transaction():
-                await walks(ctx)
+                await walking
             return "all of it"
         await walks(ctx)
         if how == "transaction":
@@ -287,3 +289,32 @@ async def test_a_shutdown_that_the_code_takes_for_nothing_is_no_success(
         async with working(app):
             await desk.end(job)
         assert sorted(set(seen) - {("the transaction", 0)}) == [(name, n) for name in "ab" for n in range(100)]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_loop_in_a_transaction_would_pass_over_what_is_rolled_back_and_is_refused(
+    app: App, desk: Desk, conn: "Connection[Any]", plain: bool
+) -> None:
+    refused: list[str] = []
+
+    @app.task(retry=QUICK)
+    async def on_loop(ctx: Context) -> None:
+        async with ctx.transaction():
+            with pytest.raises(TransactionMisuse, match="Loop over the items themselves"):
+                async for n in ctx.resume(range(50), every=10):
+                    refused.append(f"not: {n}")
+            refused.append("in")
+
+    @app.task(retry=QUICK)
+    def plainly(ctx: SyncContext) -> None:
+        with ctx.transaction():
+            with pytest.raises(TransactionMisuse, match="Loop over the items themselves"):
+                for n in ctx.resume(range(50), every=10):
+                    refused.append(f"not: {n}")
+            refused.append("in")
+
+    async with working(app):
+        job = await (plainly if plain else on_loop).aenqueue()
+        await desk.end(job)
+    assert (desk.state(job), refused) == ("succeeded", ["in"])
+    assert kept(conn, job, "items") is None

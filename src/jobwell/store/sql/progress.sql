@@ -10,6 +10,16 @@ on conflict (job_id) do update
    set claim_id = excluded.claim_id, attempt = excluded.attempt, done = excluded.done, total = excluded.total, note = excluded.note,
        at = excluded.at;
 
+-- name: tell_last
+-- The last word of one that ends with the transaction of its task. Not in one with an old snapshot, which a word written meanwhile
+-- would break: the work counts for more.
+insert into jobwell.progress as p (job_id, claim_id, attempt, done, total, note, at)
+select j.id, j.claim_id, j.attempt, :done::bigint, :total::bigint, :note::text, jobwell.now() from jobwell.jobs j
+ where j.id = :job and j.claim_id = :claim and current_setting('transaction_isolation') = 'read committed'
+on conflict (job_id) do update
+   set claim_id = excluded.claim_id, attempt = excluded.attempt, done = excluded.done, total = excluded.total, note = excluded.note,
+       at = excluded.at;
+
 -- name: of_jobs
 select p.job_id, p.done, p.total, p.note, p.at from jobwell.progress p where p.job_id = any (:ids::uuid[]);
 

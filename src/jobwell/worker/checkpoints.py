@@ -160,8 +160,8 @@ class AttemptKeeper:
         if self._attempt.in_block:
             raise TransactionMisuse(
                 "ctx.resume inside the block of ctx.transaction(): its cursor would be saved although the block is rolled back,"
-                " and the next attempt would pass over items whose rows are not there. Loop over the items themselves in the block:"
-                " it is done as a whole, or not at all"
+                " and the next attempt would pass over items whose rows are not there. Loop over the items themselves in the"
+                " block: it is done as a whole, or not at all"
             )
         walks = self._attempt.walks = self._attempt.walks or {}
         check_new(name, walks)

@@ -301,14 +301,14 @@ async def test_a_loop_in_a_transaction_would_pass_over_what_is_rolled_back_and_i
     async def on_loop(ctx: Context) -> None:
         async with ctx.transaction():
             with pytest.raises(TransactionMisuse, match="Loop over the items themselves"):
-                refused.extend([f"not: {n}" async for n in ctx.resume(range(50), every=10)])
+                await anext(aiter(ctx.resume(range(50), every=10)))
             refused.append("in")
 
     @app.task(retry=QUICK)
     def plainly(ctx: SyncContext) -> None:
         with ctx.transaction():
             with pytest.raises(TransactionMisuse, match="Loop over the items themselves"):
-                refused.extend(f"not: {n}" for n in ctx.resume(range(50), every=10))
+                next(iter(ctx.resume(range(50), every=10)))
             refused.append("in")
 
     async with working(app):

@@ -68,8 +68,8 @@ async def test_two_workers_go_on_with_one_undoing(store: Store, hands: Hands, wa
         '{"task": "undo", "queue": "default", "rank": 100, "gate": "7", "deadline": 60, "version": 1, "parameter": "what"}'
     )
     put = (
-        "insert into steps (job_id, name, unknown, attempt, claim_id, state, result, compensate, undo_id)"
-        " values (%s, %s, 'hold', 1, gen_random_uuid(), %s, '1', %s, %s)"
+        "insert into steps (job_id, name, unknown, attempt, claim_id, state, result, kept, compensate, undo_id)"
+        " values (%s, %s, 'hold', 1, gen_random_uuid(), %s, '1', true, %s, %s)"
     )
     for name, state, by in (("a", "done", None), ("b", "done", None), ("c", "compensating", undo)):
         store.conn.execute(put, [job, name, state, compensate, by])

@@ -47,9 +47,9 @@ from jobwell.worker.housekeeping.bulk import Bulk
 from jobwell.worker.housekeeping.due import Due
 from jobwell.worker.housekeeping.orders import Orders
 from jobwell.worker.housekeeping.prune import Prune
-from jobwell.worker.housekeeping.reports import reports_of
 from jobwell.worker.housekeeping.rescue import Rescue
 from jobwell.worker.housekeeping.runs import RunsService
+from jobwell.worker.housekeeping.sending import reports_of
 from jobwell.worker.housekeeping.undo import Undo
 from jobwell.worker.housekeeping.unknown import UnknownTasks
 from jobwell.worker.limits import Limits

@@ -5,8 +5,6 @@ import logging
 from functools import partial
 from uuid import UUID
 
-from jobwell.app import App
-from jobwell.core import smtp
 from jobwell.core.ids import new_id
 from jobwell.core.letter import Report
 from jobwell.core.subscription import Period, Subscription, pause_after
@@ -132,18 +130,3 @@ class Reports:
     async def _run(self, program: Program[T]) -> T:
         async with self._link.use() as conn:
             return await arun(conn, program)
-
-
-def reports_of(app: App, link: Link, threads: Threads, worker: UUID) -> Reports | None:
-    """The service of an app; None where it has no way to send.
-
-    Raises:
-        SettingsError: mail is to be sent, and its library is not installed.
-    """
-    url = app.settings.smtp_url
-    if url:
-        mail.check()
-    if not url and app.report_hook is None:
-        return None
-    sender = Sender(smtp.read(url) if url else None, app.report_hook, threads)
-    return Reports(app.database, link, threads, worker, sender)

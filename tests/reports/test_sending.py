@@ -23,7 +23,8 @@ from jobwell.reports import Attachment, Report, letter, mail
 from jobwell.store.link import Link
 from jobwell.worker import sender as sending
 from jobwell.worker.executors.threads import Threads
-from jobwell.worker.housekeeping import reports, sending
+from jobwell.worker.housekeeping import reports
+from jobwell.worker.housekeeping import sending as services
 from jobwell.worker.housekeeping.reports import EVERY, Reports
 from jobwell.worker.sender import Sender
 from tests.reports.conftest import Desk
@@ -386,11 +387,11 @@ async def test_a_live_worker_sends(desk: Desk, postbox: Postbox, app: App, monke
 
 async def test_where_nothing_can_send_there_is_no_such_service(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     link, threads = Link(app.database, "test"), Threads(asyncio.get_running_loop())
-    assert sending.reports_of(app, link, threads, new_id()) is None
+    assert services.reports_of(app, link, threads, new_id()) is None
     app.override({"smtp_url": "smtp://mail.corp.example"})
     monkeypatch.setattr(mail, "find_spec", lambda _: None)
     with pytest.raises(SettingsError, match=r"install jobwell\[mail\]"):
-        sending.reports_of(app, link, threads, new_id())
+        services.reports_of(app, link, threads, new_id())
 
 
 def test_an_app_has_one_hook() -> None:

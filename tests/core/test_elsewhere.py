@@ -60,10 +60,10 @@ def test_the_place(rule: Any, failures: int, wish: Any, expected: Place) -> None
 WISHES = [
     (Retry(queue="bluk"), "it stays in its queue: it asked for 'bluk', which the app does not declare (did it mean 'bulk'?)"),
     (Retry(queue=7), "it stays in its queue: it asked for 7, which the app does not declare"),  # type: ignore[arg-type]  as a task may
-    (Retry(queue=Unshowable()), "it stays in its queue: it asked for a Unshowable, which the app does not declare"),  # type: ignore[arg-type]
+    (Retry(queue=Unshowable()), "it stays in its queue: it asked for a Unshowable, which the app does not declare"),  # type: ignore[arg-type]  as a task may
     (Retry(priority=101), "it keeps its priority: it asked for 101, which is no whole number from -100 to 100"),
     (Retry(priority=True), "it keeps its priority: it asked for True, which is no whole number from -100 to 100"),
-    (Retry(priority="high"), "it keeps its priority: it asked for 'high', which is no whole number from -100 to 100"),  # type: ignore[arg-type]
+    (Retry(priority="high"), "it keeps its priority: it asked for 'high', which is no whole number from -100 to 100"),  # type: ignore[arg-type]  as a task may
 ]  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def test_an_empty_run_is_complete_at_once(office: Office, bed: Testbed) -> None:
 
 def test_params_are_checked(office: Office) -> None:
     with pytest.raises(InvalidArguments, match="hr.transfer: params: to"):
-        office.operation.start({"to": None}, items=[])  # type: ignore[arg-type]
+        office.operation.start({"to": None}, items=[])  # type: ignore[arg-type]  # on purpose
     with office.app.database.connect() as conn, conn.transaction(), office.app.within(conn), pytest.raises(TransactionMisuse):
         office.operation.start(Transfer(to="Astana"), items=[])
 

@@ -110,7 +110,7 @@ def test_declarations_are_checked(app: App) -> None:
     with pytest.raises(DeclarationError, match="chunk="):
         mass.stage(chunk=-1)
     with pytest.raises(DeclarationError, match="when="):
-        mass.finish(when="often")  # type: ignore[call-overload]
+        mass.finish(when="often")  # type: ignore[call-overload]  # on purpose
     with pytest.raises(DeclarationError, match="has no stage"):
         mass.start(items=[])
 

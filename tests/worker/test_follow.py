@@ -101,9 +101,9 @@ def test_what_cannot_be_followed_is_refused(send: Send, build: Build) -> None:
     with pytest.raises(NotFound, match="to be followed"):
         send.after(new_id()).enqueue("x")
     with pytest.raises(EnqueueError, match="when='done'"):
-        send.after(when="done")  # type: ignore[arg-type]
+        send.after(when="done")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(EnqueueError, match="give handles"):
-        send.after("the report")  # type: ignore[arg-type]
+        send.after("the report")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(EnqueueError, match=r"app\.enqueue_group"):
         send.after(*(new_id() for _ in range(10_001)))
     assert send.after().enqueue("nothing to wait for").status() == "ready"

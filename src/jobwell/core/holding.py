@@ -1,5 +1,6 @@
 """What an attempt stores of itself on its way, as its context sees it: checkpoints, progress, a transaction that ends the job."""
 
+from abc import abstractmethod
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
@@ -86,8 +87,8 @@ class Holds:
         if self._holding is not None:
             self._holding().progress(told.done, told.total, told.note)
 
-    def _kept(self) -> Keeper:
-        raise NotImplementedError
+    @abstractmethod
+    def _kept(self) -> Keeper: ...
 
     def _ending(self, source: Any | None, isolation: Isolation | None) -> Any:
         if self._holding is None:

@@ -104,7 +104,7 @@ def _read_only(error: BaseException | None) -> BaseException | None:
     return None
 
 
-class Own:
+class _Pooled:
     """On a psycopg connection of a pool.
 
     Args:
@@ -134,7 +134,12 @@ class Own:
         self._pooled = pooled
         self._conn: Any = None
         self._told: BaseException | None = None  # what the pool is to know
-        self._transaction: Transaction | None = None
+
+
+class Own(_Pooled):
+    """Of plain code."""
+
+    _transaction: Transaction | None = None
 
     def open(self) -> Any:
         """Begin."""
@@ -178,28 +183,10 @@ class Own:
                 self._lent.__exit__(type(self._told) if self._told else None, self._told, None)
 
 
-class AsyncOwn:
+class AsyncOwn(_Pooled):
     """As `Own`, for async code."""
 
-    def __init__(
-        self,
-        lend: Callable[[], Any],
-        isolation: Isolation | None,
-        first: First,
-        *,
-        seconds: float,
-        patience: float,
-        pooled: Callable[[], bool],
-    ) -> None:
-        self._lent = lend()
-        self._isolation = isolation
-        self._first = first
-        self._seconds = seconds
-        self._patience = patience
-        self._pooled = pooled
-        self._conn: Any = None
-        self._told: BaseException | None = None  # what the pool is to know
-        self._transaction: AsyncTransaction | None = None
+    _transaction: AsyncTransaction | None = None
 
     async def open(self) -> Any:
         """Begin."""

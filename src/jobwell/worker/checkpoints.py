@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobwell.client.client import Client
-from jobwell.core.checkpoint import Keeper, Walk, check_new
+from jobwell.core.checkpoint import MAIN, Keeper, Walk, check_new
 from jobwell.core.errors import TransactionMisuse
 from jobwell.core.holding import Isolation
 from jobwell.core.outcome import Lost
@@ -102,8 +102,9 @@ class AttemptKeeper:
 
         Raises:
             Lost: the job is another attempt's.
+            TransactionMisuse: the job has ended, or the block that ends it is open and this would outlive it.
         """
-        self._may_save()
+        self._may_save(name, conn)
         reached("save: before")
         program = self._program(name, text)
         if conn is not None:
@@ -115,7 +116,7 @@ class AttemptKeeper:
 
     async def asave(self, name: str, text: str | None, conn: Any | None) -> None:
         """As `save`, for async code."""
-        self._may_save()
+        self._may_save(name, conn)
         await self.keep(name, text, conn)
 
     async def keep(self, name: str, text: str | None, conn: Any | None) -> None:
@@ -138,10 +139,16 @@ class AttemptKeeper:
     def _bounded(self, program: Program[bool]) -> Program[bool]:
         return checkpoints.bounded(self._client.statements, program, in_time(self._attempt) + completing.MARGIN)
 
-    def _may_save(self) -> None:
+    def _may_save(self, name: str, conn: Any | None) -> None:
         if self._attempt.committed is not None:
             raise TransactionMisuse(
                 "the job has ended with the block of ctx.transaction(), so there is no next attempt to keep for"
+            )
+        if self._attempt.in_block and name == MAIN and conn is None:
+            raise TransactionMisuse(
+                "ctx.checkpoint inside the block of ctx.transaction(): it would be kept although the block is rolled back, and"
+                " the next attempt would begin behind rows that are not there. Save before the block: it is done as a whole, or"
+                " not at all, and behind it there is no next attempt"
             )
         if self._attempt.ends_as is not None:  # a step is held, and the code has caught that
             raise Ended(self._attempt.ends_as.failure.message)

@@ -302,6 +302,8 @@ async def test_a_loop_in_a_transaction_would_pass_over_what_is_rolled_back_and_i
         async with ctx.transaction():
             with pytest.raises(TransactionMisuse, match="Loop over the items themselves"):
                 await anext(aiter(ctx.resume(range(50), every=10)))
+            with pytest.raises(TransactionMisuse, match="Save before the block"):
+                await ctx.checkpoint.save(7)
             refused.append("in")
 
     @app.task(retry=QUICK)
@@ -309,6 +311,8 @@ async def test_a_loop_in_a_transaction_would_pass_over_what_is_rolled_back_and_i
         with ctx.transaction():
             with pytest.raises(TransactionMisuse, match="Loop over the items themselves"):
                 next(iter(ctx.resume(range(50), every=10)))
+            with pytest.raises(TransactionMisuse, match="Save before the block"):
+                ctx.checkpoint.save(7)
             refused.append("in")
 
     async with working(app):

@@ -9,6 +9,8 @@ from psycopg import Connection
 
 from jobwell import App, Dedup, Duplicate
 from jobwell.actions import jobs as actions
+from jobwell.actions import triage
+from jobwell.core.filters import Selection
 from jobwell.core.outcome import Retrying
 from jobwell.testing import Schema
 from tests.architecture.helpers import ROOT
@@ -224,6 +226,16 @@ async def test_started_is_for_good_whatever_comes_back(app: App, store: Store, h
     assert len(await hand.claim(2, gates=work.spec.gates)) == (2 if second.created else 1)  # both run, where both are
 
 
+def fail(conn: "Connection[Any]") -> None:
+    """All jobs, for good."""
+    conn.execute(
+        "with gone as (delete from jobs returning *) insert into quarantine (id, enqueued_at, run_at, deadline, gate, rank, attempt, failures,"
+        " crashes, losses, postponements, bytes, queue, task, tenant, lock_key, reason, fingerprint, args, dedup_key, dedup)"
+        " select id, enqueued_at, run_at, deadline, gate, rank, 1, 1, 0, 0, 0, bytes, queue, task, tenant, lock_key, 'exhausted', 'f', args,"
+        " dedup_key, dedup from gone"
+    )
+
+
 def test_an_action_names_the_job_that_stands_for_it(app: App, conn: "Connection[Any]", store: Store) -> None:
     """A retry from the quarantine is a new enqueue: refused against a held key, and the holder is named."""
 
@@ -231,12 +243,7 @@ def test_an_action_names_the_job_that_stands_for_it(app: App, conn: "Connection[
     def notify(n: int) -> None: ...
 
     failed = notify.enqueue(1)
-    conn.execute(
-        "with gone as (delete from jobs returning *) insert into quarantine (id, enqueued_at, run_at, deadline, gate, rank, attempt, failures,"
-        " crashes, losses, postponements, bytes, queue, task, tenant, lock_key, reason, fingerprint, args, dedup_key, dedup)"
-        " select id, enqueued_at, run_at, deadline, gate, rank, 1, 1, 0, 0, 0, bytes, queue, task, tenant, lock_key, 'exhausted', 'f', args,"
-        " dedup_key, dedup from gone"
-    )
+    fail(conn)
     second = notify.enqueue(1)
     assert second.created
     done = actions.named(app.database, "quarantine.retry", [failed.id], by="olga")
@@ -247,3 +254,35 @@ def test_an_action_names_the_job_that_stands_for_it(app: App, conn: "Connection[
     done = actions.named(app.database, "quarantine.retry", [failed.id], by="olga")
     assert (done.touched, done.refused) == (1, {})
     assert not notify.enqueue(1).created  # it holds the key again
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize("size", [10, 5000], ids=["inline", "apart"])
+def test_a_job_that_is_refused_keeps_the_arguments_that_it_has(
+    app: App, conn: "Connection[Any]", store: Store, many: bool, size: int
+) -> None:
+    """Other arguments go with a retry, or not at all."""
+
+    @app.task(name="notify", dedup=Dedup("n"))
+    def notify(n: int, text: str) -> None: ...
+
+    def told() -> list[tuple[Any, ...]]:
+        return store.ask(
+            "select coalesce(q.args, p.args) ->> 'text', q.bytes from quarantine q left join payloads p on p.id = q.id order by q.id"
+        )
+
+    refused, goes = notify.enqueue(1, "x" * size), notify.enqueue(2, "x" * size)
+    fail(conn)
+    before = told()
+    assert notify.enqueue(1, "z").created
+    if many:
+        actions.many(app.database, "quarantine.retry", Selection(task="notify"), total=2, by="olga", args={"text": "y" * 4000})
+    else:
+        done = triage.retry(app.database, [refused.id, goes.id], by="olga", args={"text": "y" * 4000})
+        assert (done.touched, list(done.refused)) == (1, [refused.id])
+    assert told() == [before[0]] == [("x" * size, before[0][1])]
+    assert store.ask("select job_id from quarantine_edits") == [(goes.id,)]
+    now = store.one(
+        "select coalesce(j.args, p.args) ->> 'text' from jobs j left join payloads p using (id) where id = %s", goes.id
+    )
+    assert now == "y" * 4000

@@ -108,6 +108,8 @@ def retry(
                 if edit is not None:  # a job that could not be edited is not let go: it would run with what it has
                     piece = run(conn, edits.apply(statements, piece, edit, actor=by, why=why, code=code))
                 moved, start = run(conn, quarantine.retry(statements, Selection(ids=piece), pace=pace, start=start))
+                if edit is not None:  # one that stays where it is stays as it is
+                    run(conn, quarantine.unedit(statements, [job for job in piece if job not in set(moved)]))
                 if moved:
                     target = str(moved[0]) if len(moved) == 1 else f"{len(moved)} jobs"
                     record = audit.record(

@@ -228,6 +228,8 @@ def step(statements: Statements, action: UUID) -> Program[tuple[int, bool] | Non
     if ids and (pace is not None or edit is not None):
         able = ids if edit is None else (yield from edits.apply(statements, ids, edit, actor=actor, why=why, lenient=True))
         touched, start = yield from quarantine.retry(statements, Selection(ids=able), pace=pace, start=start)
+        if edit is not None:  # one that stays where it is stays as it is
+            yield from quarantine.unedit(statements, [job for job in able if job not in set(touched)])
     elif ids:
         touched = yield from apply(statements, verb, ids, actor=actor, why=why, to=to)
     last = len(ids) < PIECE

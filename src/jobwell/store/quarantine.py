@@ -126,6 +126,12 @@ def edit(statements: Statements, edited: Sequence[tuple[UUID, str]], *, actor: s
     )  # fmt: skip
 
 
+def unedit(statements: Statements, jobs: Sequence[UUID]) -> Program[None]:
+    """Give them back what they had before the last edit, in the transaction that made it: it leaves no trace."""
+    if jobs:
+        yield statements("quarantine.unedit", ids=list(jobs), inline=INLINE)
+
+
 def groups(
     statements: Statements, chosen: Selection, *, state: str | None = None, limit: int = 100
 ) -> Program[list[dict[str, Any]]]:

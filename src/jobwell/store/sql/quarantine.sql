@@ -91,6 +91,20 @@ inline as (
 update jobwell.quarantine q set args = case when g.bytes <= :inline::integer then g.args::json end, bytes = g.bytes
   from given g where q.id = g.id returning q.id;
 
+-- name: unedit
+-- As before the last edit, which was made in this transaction. To be run in it.
+with gone as (
+  delete from jobwell.quarantine_edits e
+   where e.id = any (array(select max(l.id) from jobwell.quarantine_edits l where l.job_id = any (:ids::uuid[]) group by l.job_id))
+  returning e.job_id as id, e.args, octet_length(convert_to(e.args::text, 'UTF8')) as bytes),
+apart as (
+  insert into jobwell.payloads (id, args) select g.id, g.args from gone g where g.bytes > :inline::integer
+  on conflict (id) do update set args = excluded.args),
+inline as (
+  delete from jobwell.payloads p using gone g where p.id = g.id and g.bytes <= :inline::integer)
+update jobwell.quarantine q set args = case when g.bytes <= :inline::integer then g.args end, bytes = coalesce(g.bytes, 0)
+  from gone g where q.id = g.id;
+
 -- name: edits
 select at, actor as by, why, args::text from jobwell.quarantine_edits where job_id = :id order by id limit 100;
 
